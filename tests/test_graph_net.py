@@ -163,9 +163,9 @@ def test_it_tells_classes_by_name(run):
 def test_what_it_looks_at_is_its_neighbors(run):
     observed = regard.load(run).inspect("n1")
     assert [each.place for each in observed.attention] == ["encoder.0.edges", "encoder.1.edges"]
-    for _, _, _, weights, query, key, _ in observed.attention:
-        assert query.labels == ("n1/left",) and key.labels == ("n0/left", "n1/left", "n2/left")
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+    for each in observed.attention:
+        assert each.query.labels == ("n1/left",) and each.key.labels == ("n0/left", "n1/left", "n2/left")
+        torch.testing.assert_close(each.weights.sum(-1), torch.ones(each.weights.shape[:2]))
     assert observed.surfaces[0].pieces == ("n1/left", "n0/left", "n2/left")
     assert [prediction.site.pieces for prediction in observed.predictions] == [(0,), (1,), (2,)]
 

@@ -60,7 +60,7 @@ from regard.tasks.translation.automatic_config import (
     SIZES,
     _dropout,
 )
-from regard.tasks.translation.task import WARNING, _report_unknown, example_sentence
+from regard.tasks.translation.task import WARNING, _report_unknown
 from regard.testing import TaskCase
 
 
@@ -222,11 +222,6 @@ def test_unknown_pieces_are_a_warning_from_the_limit_on() -> None:
         return lines
 
     assert told(WARNING)[0].startswith("warning: ") and not told(WARNING * 0.999)[0].startswith("warning: ")
-
-
-def test_a_run_without_prepared_data_has_no_example(tmp_path: Path) -> None:
-    run: Any = SimpleNamespace(path=tmp_path / "no-run", data=tmp_path / "no-run" / "data")
-    assert example_sentence(run) is None
 
 
 def test_windows_of_a_short_text_repeat_its_last_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,9 @@ class AnswerBase:
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.ones(len(targets))
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs.log_softmax(-1)
+
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return {}
 

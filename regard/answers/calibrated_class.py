@@ -63,11 +63,14 @@ class CalibratedClass(SingleLabel):
         """Return the calibrated probabilities (…, classes) of outputs."""
         return (outputs / self.temperature).softmax(-1)
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        return self.probabilities(outputs).log()
+
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
-        return class_outcomes(self.labels.names.__getitem__, self.probabilities(outputs).log(), targets)
+        return class_outcomes(self.labels.names.__getitem__, self.log_probabilities(outputs), targets)
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        return ranked(self.labels.names, self.probabilities(outputs).log())
+        return ranked(self.labels.names, self.log_probabilities(outputs))
 
 
 def calibration_metrics(sums: MetricSums) -> dict[str, float]:

@@ -116,8 +116,11 @@ class SeveralLabels(NamedLabels):
         p, true_p = (_log_p(outputs, table).exp().tolist() for table in (predicted, true))
         return [TargetOutcome(*row) for row in zip(*names, p, true_p, strict=True)]
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        return logsigmoid(outputs)
+
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        return ranked(self.labels.names, logsigmoid(outputs))
+        return ranked(self.labels.names, self.log_probabilities(outputs))
 
 
 def _log_p(outputs: Tensor, labels: Tensor) -> Tensor:

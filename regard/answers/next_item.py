@@ -120,7 +120,7 @@ class NextItem(AnswerBase):
         chosen: Any = self.defaults.model_copy(update=settings.model_dump(exclude_none=True))
         numbers = item_numbers(self.tokenizer, context.tokens)
         left_out = np.unique(numbers[numbers != UNKNOWN]) - FIRST if chosen.new else numbers[:0]
-        log_p = outputs[-1, FIRST:].log_softmax(-1).index_fill(0, torch.from_numpy(left_out), -torch.inf)
+        log_p = self.log_probabilities(outputs[-1]).index_fill(0, torch.from_numpy(left_out), -torch.inf)
         names, best = self._best(log_p, min(chosen.top_k, len(log_p) - len(left_out)))
         unknown = [item for item, number in zip(context.tokens, numbers, strict=True) if number == UNKNOWN]
         return Recommendation(tuple(names), tuple(best.exp().tolist()), tuple(unknown))
@@ -136,8 +136,11 @@ class NextItem(AnswerBase):
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
         return item_outcomes(self.tokenizer, FIRST, outputs, targets)
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs[..., FIRST:].log_softmax(-1)
+
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        names, log_p = self._best(outputs[FIRST:].log_softmax(-1), MAX_ALTERNATIVES)
+        names, log_p = self._best(self.log_probabilities(outputs), MAX_ALTERNATIVES)
         return tuple(map(Alternative, names, log_p.tolist()))
 
     def _best(self, log_p: Tensor, count: int) -> tuple[list[str], Tensor]:
@@ -147,4 +150,4 @@ class NextItem(AnswerBase):
 
     def log_probability(self, outputs: Tensor, label: str) -> float:
         (number,) = item_numbers(self.tokenizer, (label,))
-        return float(outputs[FIRST:].log_softmax(-1)[number - FIRST])
+        return float(self.log_probabilities(outputs)[number - FIRST])

@@ -141,4 +141,4 @@ class TagSequence(NamedLabels):
         return [row._replace(output=tag) for row, tag in zip(rows, tags, strict=True)]
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        return ranked(self.labels.names, outputs.log_softmax(-1))
+        return ranked(self.labels.names, self.log_probabilities(outputs))

@@ -5,36 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Decoder, Encoder, Mechanism
-from regard.attention.mask import Bound
+from regard.attention.weight_terms import AttentionCall, AttentionSource
 from regard.core.observation import AttentionMap, Axis
 
 Network = TypeVar("Network", bound=nn.Module)
-
-
-class AttentionCall(NamedTuple):
-    """Input and output of one attention: queries, prepared keys, values, the bound mask, and the weights."""
-
-    query: Tensor  # (batch, heads, query, width)
-    key: Tensor  # (batch, prepared_heads, key, prepared)
-    value: Tensor  # (batch, key_heads, key, value)
-    bound: Bound
-    weights: Tensor  # (batch, heads, query, key)
-
-    def extended(self, later: AttentionCall) -> AttentionCall:
-        """Return this call followed by the queries of a later call of the same pass to the same keys."""
-        query = torch.cat([self.query, later.query], 2)
-        return later._replace(query=query, weights=torch.cat([self.weights, later.weights], 2))
-
-    def allowed(self, row: int = 0) -> Tensor:
-        """Return, as (query, key), whether the mask lets a query of one row of the batch see a key."""
-        queries, keys = self.weights.shape[2:]
-        return self.bound.dense()[row, :queries, :keys].expand(queries, keys)
 
 
 @contextmanager
@@ -82,11 +62,11 @@ def attention_maps(
         row: the row of the batch.
         side: prefix for names that do not state a side of the network.
     """
-    queries, keys = len(query.labels), len(key.labels)
+    queries, keys = slice(len(query.labels)), slice(len(key.labels))
     return tuple(
         AttentionMap.at(
-            f"{side}.{name}" if name[0].isdecimal() else name, call.weights[row, :, :queries, :keys].cpu(), query, key,
-            call.allowed(row)[:queries, :keys].cpu(),
+            f"{side}.{name}" if name[0].isdecimal() else name, call.weights[row, :, queries, keys].cpu(), query, key,
+            call.allowed(row)[queries, keys].cpu(), AttentionSource(name, call, row, queries, keys),
         )
         for name, call in calls.items()
     )  # fmt: skip
@@ -94,7 +74,7 @@ def attention_maps(
 
 def mechanisms(model: nn.Module) -> dict[str, Mechanism]:
     """Return the mechanism of each attention, by the names of ``observe``."""
-    return {_name(path): module for path, module in model.named_modules() if isinstance(module, Mechanism)}
+    return {attention_name(path): module for path, module in model.named_modules() if isinstance(module, Mechanism)}
 
 
 def shared_copy(model: Network) -> Network:
@@ -112,11 +92,13 @@ def _watched(
     for path, module in model.named_modules():
         if isinstance(module, (Encoder, Decoder)):
             sides.append(f"{path}." if path else "")
-            handles.append(module.register_forward_pre_hook(_forget_hook(seen, _name(path))))
+            handles.append(module.register_forward_pre_hook(_forget_hook(seen, attention_name(path))))
         if isinstance(module, Mechanism):
             continues = any(path.startswith(side) for side in sides)
             handles.append(module.register_forward_pre_hook(_require_weights, with_kwargs=True))
-            handles.append(module.register_forward_hook(_record_hook(seen, record, _name(path), continues=continues)))
+            handles.append(
+                module.register_forward_hook(_record_hook(seen, record, attention_name(path), continues=continues))
+            )
     try:
         yield
     finally:
@@ -143,15 +125,16 @@ def _record_hook(
 ) -> Any:
     """Return a hook that records a call; ``continues``: the queries of one pass may arrive in several calls."""
 
-    def hook(module: nn.Module, positional: Any, attended: Attended) -> None:
+    def hook(module: Mechanism, positional: Any, attended: Attended) -> None:
         if attended.weights is not None:
             query, key, value, bound = positional[:4]
-            record(name, AttentionCall(query, key, value, bound, attended.weights.detach()), continues and name in seen)
+            call = AttentionCall(query, key, value, bound, attended.weights.detach(), module)
+            record(name, call, continues and name in seen)
 
     return hook
 
 
-def _name(path: str) -> str:
+def attention_name(path: str) -> str:
     """Return the name of an attention by module path.
 
     ``decoder.layers.0.reader.attention.mechanism`` becomes ``decoder.0.source``.

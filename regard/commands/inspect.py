@@ -242,6 +242,7 @@ class _Request(NamedTuple):
     def inspect(self, inspector: Inspector, outputs: _Outputs) -> Inspection:
         """Return all that the page shows for the text, and print notes to standard error."""
         from regard.inspection.build_document import ALL_PARTS
+        from regard.inspection.inspect_input import PARTS_OF_ALL_TASKS
 
         if not self.text.strip():
             raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
@@ -250,12 +251,14 @@ class _Request(NamedTuple):
         options = self._options(inspector)
         if options is not None:
             options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
+        costly = outputs.as_json or outputs.html is not None
+        parts = PARTS_OF_ALL_TASKS if costly else ()
         inspection = None
         if outputs.may_need_influence and not self.influence:
             with suppress(ConfigError):  # without influence, the picture shows the attention, or names what exists
-                inspection = inspector.inspect(self.text, options, influence=True)
+                inspection = inspector.inspect(self.text, options, influence=True, include=parts)
         if inspection is None:
-            inspection = inspector.inspect(self.text, options, influence=self.influence)
+            inspection = inspector.inspect(self.text, options, influence=self.influence, include=parts)
         _print_notes(inspection.document, self.sentence)
         return inspection
 

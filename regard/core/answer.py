@@ -163,6 +163,9 @@ class TaskAnswer(Protocol):
         The rows are those of ``targets``; for an answer per position, they are the positions of one value.
         """
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Return the log-probabilities (…, classes) of ``class_names`` from outputs (…, outputs); not for numbers."""
+
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         """Return the labels of one row's outputs with their log-probabilities, most probable first.
 

@@ -137,8 +137,18 @@ class Field(Protocol):
     def summary(self, value: Any) -> str:
         """Return a readable text of a value for reports, such as its text or its size."""
 
+    def unknown(self, value: Any) -> list[str]:
+        """Return the words, items or characters of a value that the vocabulary lacks, each once."""
+
     def cost(self, value: Any) -> int:
         """Return the number of values that one layer holds for this input (``predictor_interface.input_cost``)."""
+
+
+class Hidden(NamedTuple):
+    """An input of a field without one of its pieces: the row of the network, and the value of the wide part."""
+
+    row: EncodedRow
+    value: Any
 
 
 @runtime_checkable
@@ -147,11 +157,8 @@ class HidingField(Field, Protocol):
 
     hiding: ClassVar[str]  # how pieces are hidden
 
-    def hidden(self, row: EncodedRow) -> list[EncodedRow]:
-        """Return, for each inspected piece, the row without it, or the row itself if the piece cannot be hidden."""
-
-    def hidden_values(self, value: Any, row: EncodedRow) -> list[Any]:
-        """Return the value without each piece, as ``hidden`` does for its row: what the wide part reads."""
+    def hidden(self, value: Any, row: EncodedRow) -> list[list[Hidden | None]]:
+        """Return the input without each piece of each inspected surface; None if a piece cannot be hidden."""
 
 
 class PositionField(Field, Protocol):
@@ -217,6 +224,12 @@ class FieldBase:
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
         return values[: len(row)]
+
+    def unknown(self, value: Any) -> list[str]:
+        tokenizer: Any = getattr(self, "tokenizer", None)  # of a field whose values are tuples of texts
+        return (
+            [] if tokenizer is None else list(dict.fromkeys(part for text in value for part in tokenizer.unknown(text)))
+        )
 
     def summary(self, value: Any) -> str:
         own: Any = self

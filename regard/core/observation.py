@@ -6,15 +6,17 @@ display the result, from one document (``inspection.build_document``).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import ModelError
 
+Shared = TypeVar("Shared")
 SurfaceKind = Literal["tokens", "letters", "items", "notes", "frames", "graph"]
 PredictionKind = Literal["label", "labels", "number", "tag", "token", "item", "link"]
 SiteKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
@@ -28,7 +30,7 @@ class Surface(NamedTuple):
         pieces: the text of each piece.
         words: for each piece the index of its word in ``spelled``; empty if pieces are words.
         spelled: the words.
-        ids: the id of each piece in the vocabulary; empty if not used.
+        ids: the id of each piece in the vocabulary, or the number of each node; empty if not used.
         separator: text between the pieces.
         edges: of a graph, the indices of both nodes.
         center: of a graph, the index of the node of the prediction.
@@ -115,6 +117,7 @@ class AttentionMap(NamedTuple):
         query: the axis of the rows.
         key: the axis of the columns.
         allowed: (query, key) whether a query may attend to a key; None: to all keys.
+        source: the attention of the network (``attention.weight_terms.AttentionSource``); None: unknown.
     """
 
     side: str
@@ -124,6 +127,7 @@ class AttentionMap(NamedTuple):
     query: Axis
     key: Axis
     allowed: Bool[Tensor, "query key"] | None = None
+    source: Any = None
 
     @property
     def place(self) -> str:
@@ -132,14 +136,16 @@ class AttentionMap(NamedTuple):
         return ".".join(part for part in (self.side, layer, self.part) if part)
 
     @classmethod
-    def at(cls, place: str, weights: Tensor, query: Axis, key: Axis, allowed: Tensor | None = None) -> AttentionMap:
+    def at(
+        cls, place: str, weights: Tensor, query: Axis, key: Axis, allowed: Tensor | None = None, source: Any = None
+    ) -> AttentionMap:
         """Return the map of an attention by its name in ``attention.observe``."""
         names = place.split(".")
         number = next((index for index, name in enumerate(names) if name.isdecimal()), None)
         if number is None:
-            return cls(names[0], None, ".".join(names[1:]), weights, query, key, allowed)
+            return cls(names[0], None, ".".join(names[1:]), weights, query, key, allowed, source)
         side, part = ".".join(names[:number]), ".".join(names[number + 1 :])
-        return cls(side, int(names[number]), part, weights, query, key, allowed)
+        return cls(side, int(names[number]), part, weights, query, key, allowed, source)
 
 
 class Influence(NamedTuple):
@@ -182,11 +188,43 @@ class Observes(Protocol):
 
 
 @runtime_checkable
+class Traced(Protocol):
+    """A predictor whose network can be replaced, to observe it in detail or to change it."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The network of ``inspect``."""
+
+    def with_network(self, network: nn.Module) -> Self:
+        """Return the same predictor with another network."""
+
+    def scores(self, input: Any, observation: Observation) -> Sequence[float]:
+        """Return the log-probability of the label of each prediction of ``inspect(input)``, in nats, or its number."""
+
+
+def with_attributes(predictor: Shared, *cached: str, **changed: Any) -> Shared:
+    """Return a copy of a predictor that shares all attributes but those ``changed``, without the ``cached`` ones."""
+    other = copy.copy(predictor)
+    vars(other).update(changed)
+    for name in cached:
+        vars(other).pop(name, None)
+    return other
+
+
+@runtime_checkable
 class Influenced(Protocol):
     """A predictor that can compute the influence of each input piece on its predictions."""
 
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
         """Return the influence of each piece on each prediction of ``inspect(input)``; () if no piece can be hidden."""
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """A predictor that continues a text token by token."""
+
+    def next_tokens(self, prompt: str, request: Any) -> tuple[Alternative, ...]:
+        """Return the most probable next tokens as they are sampled under the settings of a request, best first."""
 
 
 def require_observation(observation: object) -> Observation:

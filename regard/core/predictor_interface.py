@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from regard.errors import ConfigError, DataError
 
@@ -15,19 +15,41 @@ class PredictionInterrupted(Exception):
     """The prediction was interrupted because its client has gone."""
 
 
+MAX_CHOICES = 1000  # names that a form offers for completion
+
+
+class InputForm(NamedTuple):
+    """The fields in which a user writes an input; their values make one line for ``predictor.read``.
+
+    Attributes:
+        kind: ``text``: one or more texts, joined by tabs; ``gaps``: a text with gaps; ``items`` and ``nodes``: names,
+            joined by spaces or as a JSON list; ``json``: a JSON value.
+        boxes: the label of each text or node; of ``gaps``, the mark of a gap.
+        choices: names to choose from, at most ``MAX_CHOICES``.
+    """
+
+    kind: Literal["text", "gaps", "items", "nodes", "json"] = "text"
+    boxes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
 class PredictorInterface(NamedTuple):
     """Descriptions of a predictor's inputs and outputs, and how a server calls it.
 
     ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
     ``length`` counts tokens of an output, which servers limit. None: a request has no settings. ``predict``: (input,
     settings, interrupted) → output; a long prediction raises PredictionInterrupted soon after ``interrupted()`` is
-    true.
+    true. ``purpose``: a sentence about the use of the model, for readers; empty if unknown. ``classes``: the names of
+    the classes of its answers; () for other answers. ``form``: the fields of an input.
     """
 
     takes: str
     gives: str
     settings: BaseModel | None
     predict: Callable[[Any, Any, Callable[[], bool]], Any]
+    purpose: str = ""
+    classes: tuple[str, ...] = ()
+    form: InputForm = InputForm()
 
 
 def interface_of(predictor: Any) -> PredictorInterface:

@@ -6,7 +6,7 @@ checkpoints and averages use these functions and do not depend on text, classes,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -299,8 +299,8 @@ class Task:
     # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice
     export_form: Callable[[Any], ExportForm] | None = None
     # (config) → the form of the network for formats of other toolkits; None: not supported
-    example: Callable[[Any], str | None] | None = None
-    # (run folder) → a short input from the validation data, for display
+    examples: Callable[[Any, Data], Iterable[str]] = lambda config, data: ()
+    # (config, prepared data) → inputs of the validation data as lines for ``Predictor.read``, for display
 
     def card_of(self, config: Any) -> Card:
         """Return the lines of a run's model card."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from regard.core.untrusted_files import shortened
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -115,3 +117,11 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
     by_lower_case = {known_name.lower(): known_name for known_name in known}
     matches = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=0.6)
     return f"did you mean {by_lower_case[matches[0]]}?" if matches else None
+
+
+def listed(names: Sequence[str], word: str = "or", *, limit: int = 6) -> str:
+    """Return names as ``a, b or c``; only the first ``limit`` of more, followed by ``and N more``."""
+    short = [shortened(" ".join(name.split()), 40) for name in names[:limit]]
+    if len(names) > limit:
+        return f"{', '.join(short)} and {len(names) - limit:,} more"
+    return f" {word} ".join([", ".join(short[:-1]), short[-1]] if len(short) > 1 else short)

@@ -12,14 +12,13 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import parse_json
 from regard.core.wording import pluralize
 from regard.data.rows import Column, Row
 from regard.errors import DataError
-from regard.fields.pieces import MEAN_FRAME, hidden_frames
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
 REMEDY = "write a list of frames, each a list of finite numbers of equal length: [[0.5, 1], [2, 0]]"
@@ -41,7 +40,7 @@ class Frames(FieldBase):
 
     reads_json = True
     kind: ClassVar[SurfaceKind] = "frames"
-    hiding, hidden = MEAN_FRAME, staticmethod(hidden_frames)
+    hiding: ClassVar[str] = "replaced by the mean frame of the training data"
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
         self.columns, self.max_length = columns, max_length
@@ -93,13 +92,13 @@ class Frames(FieldBase):
         self.scale = open_codec_file(run.tokenizers / FILE, _saved_scale)
         return self
 
-    def hidden_values(self, value: FrameSeries, row: EncodedRow) -> list[FrameSeries]:
-        mean, values = self.scale[0].astype(np.float32), list[FrameSeries]()
+    def hidden(self, value: FrameSeries, row: EncodedRow) -> list[list[Hidden | None]]:
+        mean, variants = self.scale[0].astype(np.float32), list[Hidden | None]()
         for number in range(len(row)):
-            frames = value.frames.copy()
-            frames[number] = mean
-            values.append(FrameSeries(value.channels, frames.tobytes()))
-        return values
+            frames, standardized = value.frames.copy(), row.copy()
+            frames[number], standardized[number] = mean, 0
+            variants.append(Hidden(standardized, FrameSeries(value.channels, frames.tobytes())))
+        return [variants]
 
     def encode(self, values: Sequence[FrameSeries]) -> EncodedRows:
         series = [self.accept(value, f"example {number}").frames for number, value in enumerate(values, start=1)]

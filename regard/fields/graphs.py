@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
@@ -18,7 +18,7 @@ from regard.data.graph_union import PackedGraphs, packed_graphs, return_probabil
 from regard.data.graphs import UNLABELED, Graph, edge_count, edge_pairs
 from regard.data.rows import Column, Row
 from regard.errors import DataError
-from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec
+from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec, without_features
 
 FILE, MAX_WALKED = "nodes.json", 4096  # maximum number of nodes for random-walk features
 
@@ -37,6 +37,7 @@ class Graphs(FieldBase):
 
     reads_json, packed = True, True
     kind: ClassVar[SurfaceKind] = "graph"
+    hiding: ClassVar[str] = "all features of the node are 0, and its edges stay"
 
     def __init__(
         self, columns: tuple[Column, ...], *, directed: bool = False, degrees: int = 0, walks: int = 0, noise: int = 0,
@@ -111,6 +112,10 @@ class Graphs(FieldBase):
         width = self.sizes["features"]
         graph = Graph(value.where or "", value.nodes, width, pairs, *columns.sorted(), unlabeled, ())
         return EncodedGraph(value.kinds, value.digest(), graph).with_noise(self.noise, 0)
+
+    def without(self, value: GraphLine, row: EncodedGraph, node: int) -> Hidden:
+        """Return the input without the features of a node. Cost: a copy of the features of the graph."""
+        return Hidden(row.without(node), without_features(value, node))
 
     def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedGraph:
         row: EncodedGraph = rows[0]

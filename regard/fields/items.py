@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
@@ -37,6 +37,7 @@ class Items(FieldBase):
 
     reads_json = True
     kind: ClassVar[SurfaceKind] = "items"
+    hiding: ClassVar[str] = "left out, as unknown items are"
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int, key: str = ITEMS) -> None:
         self.columns, self.max_length, self.key = columns, max_length, key
@@ -92,6 +93,12 @@ class Items(FieldBase):
         known = [item_numbers(self.tokenizer, items) for items in values]
         rows = [np.array([BEGIN, *numbers[numbers != UNKNOWN]], np.int64) for numbers in known]
         return EncodedRows([row[-self.max_length :] for row in rows], [len(row) > self.max_length for row in rows])
+
+    def hidden(self, value: Session, row: EncodedRow) -> list[list[Hidden | None]]:
+        known = self.extended(value)[:-1]
+        first = len(known) - (len(row) - 1)  # of the items that the network reads
+        rests = [(*known[:place], *known[place + 1 :]) for place in range(first, len(known))]
+        return [[Hidden(changed, rest) for changed, rest in zip(self.continued(rests).rows, rests, strict=True)]]
 
     def extended(self, value: Session) -> Session:
         numbers = item_numbers(self.tokenizer, value)

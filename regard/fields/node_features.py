@@ -119,6 +119,13 @@ class EncodedGraph:
     def __len__(self) -> int:
         return self.graph.nodes
 
+    def without(self, node: int) -> EncodedGraph:
+        """Return the graph in which all columns of a node are 0."""
+        visible = self.graph.entries[0] != node
+        return replace(
+            self, graph=replace(self.graph, entries=self.graph.entries[:, visible], values=self.graph.values[visible])
+        )
+
     def with_noise(self, width: int, visit: int) -> EncodedGraph:
         """Return the graph with noise in its last ``width`` columns, a function of its contents and the visit."""
         if not width:
@@ -131,3 +138,11 @@ class EncodedGraph:
         order = np.argsort(entries[0], kind="stable")
         values = np.concatenate([graph.values[own], values])[order]
         return replace(self, graph=replace(graph, entries=entries[:, order], values=values))
+
+
+def without_features(graph: GraphLine, node: int) -> GraphLine:
+    """Return the graph with a node whose features are 0 and whose label is unknown."""
+    features = graph.features.copy()
+    features[node] = 0
+    kinds = (*graph.kinds[:node], "", *graph.kinds[node + 1 :]) if graph.kinds else ()
+    return replace(graph, features=features, kinds=kinds)

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.field import EncodedRow
-from regard.data.tokenizers.tokenizer import END, UNKNOWN
+from regard.core.field import EncodedRow, Hidden
+from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 
 UNKNOWN_PIECE = "replaced by the unknown piece"
-MEAN_FRAME = "replaced by the mean frame of the training data"
 
 
 def numbers_of(row: EncodedRow) -> npt.NDArray[Any]:
@@ -33,21 +32,35 @@ def without(row: EncodedRow, positions: Any) -> EncodedRow:
     return row
 
 
-def hidden_pieces(row: EncodedRow) -> list[EncodedRow]:
-    """Return one row without each of its pieces; for a special piece, the row itself."""
-    return [without(row, position) if is_text else row for position, is_text in enumerate(is_piece(numbers_of(row)))]
+def hidden_pieces(
+    value: Sequence[str], row: EncodedRow, decode: Callable[[Sequence[int]], str], *, separators: int
+) -> list[Hidden | None]:
+    """Return the input without each position of its row; None for a special piece.
+
+    Args:
+        value: the texts of the row.
+        row: the pieces of the texts; windows of one text have END and BEGIN between them.
+        decode: returns the text of pieces.
+        separators: the number of END between two texts.
+    """
+    numbers = numbers_of(row)
+    pieces, ends = is_piece(numbers), (numbers == END) & (np.append(numbers[1:], END) != BEGIN)
+    texts = (ends.cumsum() - ends) // separators
+    variants: list[Hidden | None] = [None] * len(row)
+    for number, text in enumerate(value):
+        positions = np.flatnonzero(pieces & (texts == number)).tolist()
+        rests = texts_without_pieces(text, numbers[positions].tolist(), decode)
+        for position, rest in zip(positions, rests, strict=True):
+            variants[position] = Hidden(without(row, position), (*value[:number], rest, *value[number + 1 :]))
+    return variants
 
 
-def values_without_pieces(
-    value: Sequence[str], row: EncodedRow, decode: Callable[[Sequence[int]], str]
-) -> list[Sequence[str]]:
-    """Return the texts of an example without each piece; for a special piece or several texts, the texts themselves."""
-    text_pieces = is_piece(numbers_of(row))
-    ids, position_of = numbers_of(row)[text_pieces].tolist(), text_pieces.cumsum().tolist()  # windows have inner ENDs
-    return [
-        (decode([*ids[: place - 1], *ids[place:]]),) if is_text and len(value) == 1 else value
-        for place, is_text in zip(position_of, text_pieces.tolist(), strict=True)
-    ]
+def texts_without_pieces(text: str, pieces: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[str]:
+    """Return a text without each of its pieces; words, which may be unknown, are left out of the text itself."""
+    words = text.split()
+    if len(words) == len(pieces):
+        return [" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words))]
+    return [decode([*pieces[:place], *pieces[place + 1 :]]) for place in range(len(pieces))]
 
 
 def hidden_tokens(row: EncodedRow) -> list[EncodedRow]:
@@ -59,8 +72,3 @@ def hidden_tokens(row: EncodedRow) -> list[EncodedRow]:
         hidden[:, -1] = row[:, -1]
         rows.append(hidden)
     return rows
-
-
-def hidden_frames(row: EncodedRow) -> list[EncodedRow]:
-    """Return one row of standardized frames with each of them replaced by 0, the mean."""
-    return [np.where(np.arange(len(row))[:, None] == frame, np.float32(0), row) for frame in range(len(row))]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
@@ -18,8 +18,8 @@ from regard.data.rows import Column, Row, text_of
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
-from regard.fields.pieces import UNKNOWN_PIECE, hidden_pieces, is_piece, numbers_of, values_without_pieces, without
-from regard.fields.text_rows import in_windows, split_texts, with_features
+from regard.fields.pieces import UNKNOWN_PIECE, hidden_pieces, is_piece, numbers_of, without
+from regard.fields.text_rows import in_windows, split_texts, text_positions, with_features
 from regard.fields.vocabularies import make_text_tokenizer
 
 STRAND, DROPOUT = 3, 4  # random streams
@@ -41,7 +41,7 @@ class Text(FieldBase):
 
     reads_json = False
     kind: ClassVar[SurfaceKind] = "tokens"
-    hiding, hidden = UNKNOWN_PIECE, staticmethod(hidden_pieces)
+    hiding: ClassVar[str] = UNKNOWN_PIECE
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
@@ -88,8 +88,9 @@ class Text(FieldBase):
         self.tokenizer = load_tokenizer(run.tokenizers, "text")
         return self
 
-    def hidden_values(self, value: Sequence[str], row: EncodedRow) -> list[Sequence[str]]:
-        return values_without_pieces(value, row, self.tokenizer.decode)
+    def hidden(self, value: Texts, row: EncodedRow) -> list[list[Hidden | None]]:
+        variants = hidden_pieces(value, row, self.tokenizer.decode, separators=len(self._between))
+        return [[variants[place] for place in part] for part in text_positions(row)] if self.separate else [variants]
 
     def encode(self, values: Sequence[Texts]) -> EncodedRows:
         pieces = iter(self.tokenizer.encode_lines([text for texts in values for text in texts]))

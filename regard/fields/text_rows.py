@@ -20,9 +20,13 @@ def in_windows(pieces: Sequence[int], length: int) -> list[int]:
 
 def split_texts(row: EncodedRow) -> list[EncodedRow]:
     """Return a row for each text of a row, with the BEGIN of the row and its own END."""
+    return [row[positions] for positions in text_positions(row)]
+
+
+def text_positions(row: EncodedRow) -> list[list[int]]:
+    """Return the positions of each text in a row: that of BEGIN, which all texts share, and its own."""
     ends = (np.flatnonzero(numbers_of(row) == END) + 1).tolist()
-    bounds = zip([1, *ends[:-1]], ends, strict=True)
-    return [np.concatenate([row[:1], row[start:end]]) for start, end in bounds]
+    return [[0, *range(start, end)] for start, end in zip([1, *ends[:-1]], ends, strict=True)]
 
 
 def with_features(row: EncodedRow, words: Sequence[Sequence[str]], buckets: int, *, matches: bool) -> EncodedRow:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
@@ -43,7 +43,7 @@ class Tokens(FieldBase):
 
     reads_json = True
     kind: ClassVar[SurfaceKind] = "tokens"
-    hiding, hidden = UNKNOWN_PIECE, staticmethod(hidden_tokens)
+    hiding: ClassVar[str] = UNKNOWN_PIECE
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0
@@ -89,8 +89,9 @@ class Tokens(FieldBase):
         self.tokenizer = load_tokenizer(run.tokenizers, "text")
         return self
 
-    def hidden_values(self, value: Sequence[str], row: EncodedRow) -> list[tuple[str, ...]]:
-        return [(*value[:place], "", *value[place + 1 :]) for place in range(len(value))]
+    def hidden(self, value: Sentence, row: EncodedRow) -> list[list[Hidden | None]]:
+        rows = enumerate(hidden_tokens(row))
+        return [[Hidden(changed, (*value[:place], "", *value[place + 1 :])) for place, changed in rows]]
 
     def encode(self, values: Sequence[Sentence]) -> EncodedRows:
         space = " " if self.tokenizer.config.word_space else ""

@@ -1,33 +1,36 @@
 """Inspection of one sentence that is translated: decoded fast, then passed once through the reference path.
 
-Ablation passes it once more for each attention: a head is switched off, and the log-probability of the output changes.
+Ablation and the logit lens pass it again, through a network without a head, or without its last layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.attention.contract import Attended, Mechanism
-from regard.attention.observe import mechanisms
+from regard.attention.weight_terms import AttentionSource
 from regard.config.settings import SearchConfig
-from regard.core.observation import AttentionMap, Axis, Influence, Observation
+from regard.core.observation import AttentionMap, Axis, Influence, Observation, Prediction
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN
 from regard.inspection import document_parts as parts
 from regard.inspection.aligner import Aligner
+from regard.inspection.attention_parts import rollouts, vectors
 from regard.inspection.beam_tree import BeamTree
+from regard.inspection.changed_network import head_changes, logit_lens
 from regard.inspection.document import Inspection
+from regard.inspection.network_blocks import network_blocks, recorded_shapes
 from regard.inspection.observation_document import kind_of
 from regard.inspection.observed_sentence import ObservedSentence, beam_settings, observe_sentence, sentences_of
+from regard.tasks.influence import HiddenPieces, influences
 from regard.tasks.translation.translator import Translator
 
-Part = Literal["ablation", "beam", "influence", "vectors"]
-ALL_PARTS: tuple[Part, ...] = ("ablation", "beam", "vectors")
+Part = Literal["ablation", "beam", "influence", "lens", "vectors"]
+ALL_PARTS: tuple[Part, ...] = ("ablation", "beam", "lens", "vectors")
+HEADS_AT_ONCE = 16  # rows of a batch, each without one head
 
 
 class SearchOptions(NamedTuple):
@@ -37,8 +40,7 @@ class SearchOptions(NamedTuple):
         settings: the search; the model's unless given. Sampling is replaced by beam search.
         force: ids of the pieces that the output must begin with.
         candidate: index of the n-best output to inspect, 0 the best.
-        include: costly parts: ``ablation`` (one pass per attention), ``beam`` (the tree of the search), ``vectors``
-            (queries, keys and values, which are large), ``influence`` (one pass per source piece).
+        include: costly parts, those of ``inspect_input.inspect_input`` and ``beam``, the tree of the search.
         sentence: index of the sentence to inspect, 0 the first.
     """
 
@@ -83,17 +85,15 @@ def inspect_text(
     sentence = sentences[options.sentence]
     observation = _observation(translator, seen, sentence)
     if "influence" in options.include:
-        observation = observation._replace(influences=_influences(translator, seen))
+        observation = observation._replace(influences=_influences(translator, seen, observation.predictions))
     inspection = Inspection.of(observation, model or {}, sentence)
-    weights = inspection.attention
     inspection.document.update(sentences=sentences, sentence=options.sentence)
     inspection.document["search"] = _search(translator, seen, settings, options)
-    _add_mechanisms(translator, inspection.document["attention"])
     inspection.document["alignment"] = (
         parts.alignment(aligner, seen.whole_looks, len(seen.outputs)) if aligner else None
     )
-    inspection.document["rollout"] = parts.rollouts(weights)
-    inspection.document.update(_optional(translator, seen, weights, tree, options.include))
+    inspection.document["rollout"] = rollouts(observation.attention)
+    inspection.document.update(_optional(translator, seen, observation, tree, options.include))
     return inspection
 
 
@@ -125,99 +125,61 @@ def _observation(translator: Translator, seen: ObservedSentence, text: str) -> O
         "decoder": (written, Axis("piece fed to the decoder", inputs)),
     }
     attention = tuple(
-        AttentionMap.at(name, look.weights[0].cpu(), *axes[kind_of(name) or "decoder"], look.allowed().cpu())
+        AttentionMap.at(
+            name, look.weights[0].cpu(), *axes[kind_of(name) or "decoder"], look.allowed().cpu(),
+            AttentionSource(name, look),
+        )
         for name, look in seen.looks.items()
-    )
+    )  # fmt: skip
     unknown = list(dict.fromkeys(translator.unknown(text)))
     predictions = parts.predictions(translator.target, seen.log_p, seen.outputs)
     return Observation((source, target), predictions, attention, facts={"unknown": unknown})
 
 
-def _influences(translator: Translator, seen: ObservedSentence) -> tuple[Influence, ...]:
+def _influences(
+    translator: Translator, seen: ObservedSentence, predictions: Sequence[Prediction]
+) -> tuple[Influence, ...]:
     """Return the influence of each source piece on each target piece, given those before it."""
-    source = seen.source
+    source, steps = seen.source, range(len(seen.outputs))
     hidden = [[*source[:place], UNKNOWN, *source[place + 1 :]] for place in range(len(source))]
-    tokens = seen.best.tokens
-    log_p = [seen.log_p, *(rows.cpu() for rows in translator.log_probabilities(hidden, [tokens] * len(hidden)))]
-    steps = range(len(seen.outputs))
-    whole, *hidden_values = ([float(rows[step, seen.outputs[step]]) for step in steps] for rows in log_p)
-    # The end of the source is never hidden.
-    return tuple(
-        Influence(
-            step, 0, (*(whole[step] - value[step] for value in hidden_values), 0.0), "replaced by the unknown piece"
-        )
-        for step in steps
-    )
 
+    def scores(variants: list[list[int]]) -> list[list[float]]:
+        log_p = translator.log_probabilities(variants, [seen.best.tokens] * len(variants)) if variants else ()
+        return [[float(rows[step, seen.outputs[step]]) for step in steps] for rows in (seen.log_p, *log_p)]
 
-def _add_mechanisms(translator: Translator, attention: dict[str, Any]) -> None:
-    modules = mechanisms(translator.model)
-    for place, entry in attention.items():
-        entry["mechanism"] = parts.NAMES.get(type(modules[place]), "other")
+    pieces = HiddenPieces(0, "replaced by the unknown piece", [*hidden, None])  # the end is never hidden
+    return influences(predictions, [pieces], scores)
 
 
 def _optional(
-    translator: Translator,
-    seen: ObservedSentence,
-    weights: dict[str, Tensor],
-    tree: BeamTree,
-    include: Collection[Part],
+    translator: Translator, seen: ObservedSentence, observation: Observation, tree: BeamTree, include: Collection[Part]
 ) -> dict[str, Any]:
-    """Return the parts of ``include``."""
+    """Return the blocks of the network, and the parts of ``include``."""
     optional: dict[str, Any] = {}
-    if "ablation" in include:
-        heads = {name: len(table) for name, table in weights.items()}
-        change = ablation(translator, seen.source, seen.best.tokens, heads=heads, ended=seen.best.finished)
-        optional["ablation"] = {name: [round(value, 6) for value in row.tolist()] for name, row in change.items()}
+    source, target, ended = [seen.source], [seen.best.tokens], seen.best.finished
+    with translator.observed() as model:
+        with recorded_shapes(model) as shapes:
+            _log_probability(translator, model, source, target, ended)
+        optional["network"] = network_blocks(model, shapes, observation.attention)
+        if "ablation" in include:
+
+            def scores(rows: int) -> Tensor:
+                return _log_probability(translator, model, source * rows, target * rows, ended)
+
+            optional["ablation"] = head_changes(model, observation.attention, scores, at_once=HEADS_AT_ONCE)
+        if "lens" in include:
+
+            def predict() -> Sequence[Prediction]:
+                log_p = translator.log_probabilities(source, target, model=model)[0].cpu()
+                return parts.predictions(translator.target, log_p, seen.outputs)
+
+            optional["lens"] = logit_lens(model, predict)
     if "beam" in include:
         tree.mark(seen.best)
         optional["beam"] = [asdict(node) | {"piece": translator.target.pieces([node.token])[0]} for node in tree.nodes]
     if "vectors" in include:
-        modules = mechanisms(translator.model)
-        optional["vectors"] = {
-            name: parts.vectors(parts.weight_terms(modules[name], look)) for name, look in seen.looks.items()
-        }
-    return optional
-
-
-def ablation(
-    translator: Translator, source: Sequence[int], target: Sequence[int], *, heads: Mapping[str, int], ended: bool
-) -> dict[str, Tensor]:
-    """Return the change of log P(output | source) if the context of a head is 0, by attention and for each head.
-
-    In nats; negative if the head helped this output. One pass for each attention, with one row for each head (Michel et
-    al. 2019, "Are sixteen heads really better than one?", §2.3, for one sentence).
-
-    Args:
-        translator: the model.
-        source: piece ids of the sentence.
-        target: piece ids of the output.
-        heads: number of heads of each attention by name.
-        ended: whether the output includes the end symbol.
-    """
-    with translator.observed() as model:
-        whole = _log_probability(translator, model, [source], [target], ended)
-        changes = {}
-        modules = mechanisms(model)
-        for name, rows in heads.items():  # by ``heads``, because a score inside a mechanism is not an attention
-            with _without(modules[name], rows):
-                changes[name] = _log_probability(translator, model, [source] * rows, [target] * rows, ended) - whole
-    return changes
-
-
-@contextmanager
-def _without(mechanism: Mechanism, heads: int) -> Iterator[None]:
-    """Set the context of head h to 0 in row h of each batch inside the block."""
-
-    def hook(module: nn.Module, positional: Any, attended: Attended) -> Attended:
-        factor = 1 - torch.eye(heads, dtype=attended.context.dtype, device=attended.context.device)
-        return attended._replace(context=attended.context * factor[:, :, None, None])
-
-    handle = mechanism.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+        optional["vectors"] = vectors(observation.attention)
+    return {name: part for name, part in optional.items() if part is not None}
 
 
 def _log_probability(

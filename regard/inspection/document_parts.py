@@ -4,60 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attention.catalog import MECHANISMS
-from regard.attention.contract import Mechanism
-from regard.attention.kernel import share_heads
-from regard.attention.observe import AttentionCall
-from regard.attention.score import Score
+from regard.attention.weight_terms import AttentionCall
 from regard.core.observation import Alternative, Prediction, Site, Surface
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS
 from regard.inspection.aligner import Aligner
-from regard.inspection.measures import rollout
 from regard.inspection.observation_document import encode_floats
 from regard.search.best_types import best_types
 from regard.search.contract import Hypothesis
 
 CANDIDATES = 10  # alternatives recorded at each step
-NAMES = {mechanism: name for name, mechanism in MECHANISMS.items()}  # config name of each mechanism class
-
-
-class WeightTerms(NamedTuple):
-    """energy(t, s) = scale · Σ_i term_i + bias; weights α = its softmax over the allowed keys; context = Σ α v.
-
-    ``product``: term_i = query_i · key_i. ``additive``: term_i = vector_i · tanh(query_i + key_i). ``none``: the energy
-    depends on more than one query and one key, or the weights are no softmax. Query, key and value are (heads,
-    positions, width).
-    """
-
-    kind: Literal["product", "additive", "none"]
-    formula: str
-    scale: float
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    allowed: Tensor  # (query, key): 1 where the mask lets the query look
-    vector: Tensor | None = None  # (heads, width)
-    bias: Tensor | None = None  # (heads, query, key)
-
-
-def weight_terms(mechanism: Mechanism, look: AttentionCall) -> WeightTerms:
-    """The terms of the first sentence of the batch."""
-    heads = look.query.shape[1]
-    rows, columns = look.weights.shape[2:]
-    allowed = look.bound.dense()[0, :rows, :columns].expand(rows, columns).to(look.weights.dtype)
-    query, key, value = (share_heads(x, heads)[0].detach() for x in (look.query, look.key, look.value))
-    terms = mechanism.terms(query, key, look.bound) if isinstance(mechanism, Score) else None
-    if terms is None:
-        return WeightTerms("none", type(mechanism).__name__, 1.0, query, key, value, allowed)
-    return WeightTerms(
-        terms.kind, terms.formula, terms.scale, terms.query, terms.key, value, allowed, terms.vector, terms.bias
-    )
 
 
 def surface(tokenizer: Tokenizer, ids: list[int]) -> Surface:
@@ -126,21 +87,3 @@ def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -
         "attention": aligner.attention, "head": aligner.head, "shift": aligner.shift, "why": aligner.why,
         "weights": encode_floats(weights), "links": links,
     }  # fmt: skip
-
-
-def rollouts(weights: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the attention rollout of an encoder, and the decoder's mean cross-attention multiplied by it."""
-    encoder = [heads for name, heads in weights.items() if name.startswith("encoder")]
-    source = [heads.mean(0) for name, heads in weights.items() if name.endswith("source")]
-    if not encoder:
-        return {}
-    rolled = rollout(encoder)
-    encoded = {"encoder": encode_floats(rolled)}
-    return encoded | {"source": encode_floats(torch.stack(source).mean(0) @ rolled)} if source else encoded
-
-
-def vectors(terms: WeightTerms) -> dict[str, Any]:
-    """Return the terms of an attention's energies, with encoded tensors."""
-    plain = {"kind": terms.kind, "formula": terms.formula, "scale": terms.scale}
-    tensors = {name: getattr(terms, name) for name in ("query", "key", "value", "allowed", "vector", "bias")}
-    return plain | {name: None if tensor is None else encode_floats(tensor) for name, tensor in tensors.items()}

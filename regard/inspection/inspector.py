@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from regard.core.observation import Influence, Influenced, Observation, Observes, require_observation
-from regard.core.predictor_interface import read_input
+from pydantic import BaseModel
+
+from regard.core.predictor_interface import PredictorInterface
 from regard.errors import ConfigError
 from regard.inference.decoding import RequestedEngine
 from regard.inspection.aligner import Aligner, find_aligner
 from regard.inspection.build_document import ALL_PARTS, Part, SearchOptions, inspect_text
 from regard.inspection.document import Inspection
+from regard.inspection.inspect_input import PARTS_OF_ALL_TASKS, inspect_input
 from regard.inspection.run_history import checkpoints, chosen_checkpoint, describe_run
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
@@ -50,7 +52,14 @@ class Inspector:
         return self.run.is_baseline(checkpoint or self._given)
 
     def inspect(
-        self, text: str, options: SearchOptions | None = None, *, checkpoint: str | None = None, influence: bool = False
+        self,
+        text: str,
+        options: SearchOptions | None = None,
+        *,
+        checkpoint: str | None = None,
+        influence: bool = False,
+        include: Collection[Part] = (),
+        settings: BaseModel | None = None,
     ) -> Inspection:
         """Inspect one input.
 
@@ -58,41 +67,33 @@ class Inspector:
             text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
             options: of the search of a translation model.
             checkpoint: None: the default one.
-            influence: whether to hide each piece of the input in turn: one pass for each piece.
+            influence: whether to hide each piece of the input in turn: batches of up to 256 inputs.
+            include: costly parts of the document; those of ``options``, too.
+            settings: of a request, for the output of a model without a search (``inspect_input``).
 
         Raises:
             ConfigError: the predictor cannot be inspected, the input cannot be shown, or the model has no search for
                 ``options``.
         """
-        if options is not None and not self.translates:
+        if (options is not None or "beam" in include) and not self.translates:
             raise ConfigError(
                 "this model has no search to inspect", why=f"the task of this run is {self.run.config.task.kind}"
             )
         if self.is_baseline(checkpoint):
             raise self.run.without_network(checkpoint or self._given)
+        chosen = {*include, *(("influence",) if influence else ())}
         with self._lock:  # one at a time, because it takes memory
             predictor, model = self._predictor(checkpoint), self._model(checkpoint)
             if self.translates:
                 options = options or SearchOptions()
-                if influence:
-                    options = options._replace(include={*options.include, "influence"})
+                options = options._replace(include={*options.include, *chosen})
                 aligner = None if self.is_baseline() else self._aligner
                 return inspect_text(predictor, text, options, aligner=aligner, model=model)
-            if not isinstance(predictor, Observes):
-                raise ConfigError(
-                    f"the task {model['task']} cannot be inspected",
-                    why="its predictor has no method inspect(input) -> Observation",
-                    help="regard.core.observation describes its result, which the page draws",
-                )
-            input = read_input(predictor, text) if hasattr(predictor, "read") else text
-            observation = require_observation(predictor.inspect(input))
-            if influence:
-                observation = observation._replace(influences=_influences(predictor, input, observation, model))
-            return Inspection.of(require_observation(observation), model, text)
+            return inspect_input(predictor, text, model, chosen, settings)
 
-    def details(self) -> dict[str, Any]:
-        """Model, data, checkpoints and training curves of the run, as JSON."""
-        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint)
+    def details(self, interface: PredictorInterface | None = None) -> dict[str, Any]:
+        """Return model, data, checkpoints and training curves of the run as JSON; see ``describe_run``."""
+        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint, interface=interface)
 
     def checkpoints(self) -> list[str]:
         """Names of the checkpoints that can be inspected."""
@@ -137,17 +138,6 @@ class Inspector:
         return self._predictors[checkpoint]
 
 
-def _influences(
-    predictor: object, input: Any, observation: Observation, model: Mapping[str, str | None]
-) -> tuple[Influence, ...]:
-    """Return the influence of each piece. Raises ConfigError if the model cannot hide pieces."""
-    influences = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
-    if not influences and observation.predictions:
-        why = "its pieces cannot be hidden from the network individually"
-        raise ConfigError(f"influence is not available for {model['task']} models", why=why)
-    return influences
-
-
 def inspect(
     path: str | Path,
     text: str,
@@ -167,7 +157,7 @@ def inspect(
         checkpoint: ``average``, ``best``, ``last`` or a step; None: the run's choice.
         device: torch device; None: a GPU if available.
         engine: of decoding (see Translator).
-        include: expensive parts of the document of a translation; None: all.
+        include: expensive parts of the document; None: all but the influence.
         sentence: index of the sentence to inspect, from 0.
         influence: whether to hide each piece of the input in turn, to measure its effect on the prediction.
 
@@ -184,9 +174,10 @@ def inspect(
     if inspector.translates:
         options = SearchOptions(include=ALL_PARTS if include is None else include, sentence=sentence or 0)
         return inspector.inspect(text, options, checkpoint=checkpoint, influence=influence)
-    options_of_translation = {"include": include, "sentence": sentence, "engine": engine}
+    options_of_translation = {"sentence": sentence, "engine": engine}
     if wrong := [name for name, value in options_of_translation.items() if value is not None]:
         raise ConfigError(
             f"{', '.join(wrong)} applies to translation only", where=str(path), why=f"the task is {run.task.name}"
         )
-    return inspector.inspect(text, checkpoint=checkpoint, influence=influence)
+    parts = PARTS_OF_ALL_TASKS if include is None else include
+    return inspector.inspect(text, checkpoint=checkpoint, influence=influence, include=parts)

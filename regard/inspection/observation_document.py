@@ -31,7 +31,7 @@ def observation_document(observation: Observation, model: Mapping[str, Any], tex
         "predictions": [_prediction(prediction) for prediction in observation.predictions],
         "attention": {attention.place: _attention(attention) for attention in observation.attention},
         "influences": [
-            {**influence._asdict(), "values": [_finite(value) for value in influence.values]}
+            {**influence._asdict(), "values": [finite(value) for value in influence.values]}
             for influence in observation.influences
         ],
         "facts": dict(observation.facts),
@@ -59,8 +59,8 @@ def _prediction(prediction: Prediction) -> dict[str, Any]:
     return {
         "at": {**site._asdict(), "pieces": list(site.pieces)},
         **fields,
-        "log_probability": None if value is None else _finite(value),
-        "alternatives": _alternatives(prediction.alternatives),
+        "log_probability": None if value is None else finite(value),
+        "alternatives": alternatives(prediction.alternatives),
     }
 
 
@@ -71,6 +71,7 @@ def _attention(attention: AttentionMap) -> dict[str, Any]:
         "side": attention.side,
         "layer": attention.layer,
         "part": attention.part,
+        "mechanism": None if attention.source is None else attention.source.kind,
         "weights": encode_floats(attention.weights),
         "allowed": None if allowed is None or bool(allowed.all()) else encode_floats(allowed),
         "query": _axis(attention.query),
@@ -83,15 +84,17 @@ def _axis(axis: Axis) -> dict[str, Any]:
     return {"name": axis.name, "labels": list(axis.labels)}
 
 
-def _alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
+def alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
+    """Return the JSON of alternatives."""
     return [
-        {"label": alternative.label, "log_probability": _finite(alternative.log_probability)}
+        {"label": alternative.label, "log_probability": finite(alternative.log_probability)}
         | ({} if alternative.id is None else {"id": alternative.id})
         for alternative in alternatives
     ]
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a number as JSON: null for −∞."""
     return value if math.isfinite(value) else None
 
 

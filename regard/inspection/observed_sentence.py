@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.observe import AttentionCall, observe_calls
+from regard.attention.observe import observe_calls
+from regard.attention.weight_terms import AttentionCall
 from regard.config.settings import SearchConfig
 from regard.data.sentence_split import split_sentences, whole_text
 from regard.data.tokenizers.tokenizer import END

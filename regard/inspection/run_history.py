@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
@@ -11,20 +12,34 @@ from typing import Any
 
 import numpy as np
 
+from regard.core.predictor_interface import PredictorInterface
+from regard.core.task import Metric
 from regard.core.untrusted_files import FileVersion
 from regard.errors import RegardError
+from regard.inspection.about import about
 from regard.runs import checkpoint
 from regard.runs.baseline_choice import BASELINE
 from regard.runs.metrics_log import read_updates, read_validations
 from regard.runs.network_comparison import read_comparison
+from regard.runs.run_examples import read_examples
 from regard.runs.run_folder import RunFolder
 
 POINTS = 400  # of a curve: more than a screen shows
+MAX_LABELS = 50
 UNITS = {"loss": "nats"}
 
 
-def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
-    """Return the run as JSON for the page; ``checkpoint`` is the one inspected by default."""
+def describe_run(
+    run: RunFolder, *, name: str, checkpoint: str, interface: PredictorInterface | None = None
+) -> dict[str, Any]:
+    """Return the run as JSON for the page.
+
+    Args:
+        run: the run.
+        name: the name of the model.
+        checkpoint: the one inspected by default.
+        interface: that of its predictor, for the purpose and the classes of the model; None: not loaded.
+    """
     config, plan = run.config, run.read_plan()
     parts = [["model", config.summary]]
     if plan is not None:
@@ -35,7 +50,8 @@ def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any
         parts.append(["baseline", comparison.description + (", used alone" if alone else "")])
         parts += [["compared by " + name, figures] for name, figures in comparison.rows(run.task.metrics)]
     source, target = config.languages
-    search = config.search_settings
+    search, examples = config.search_settings, list(read_examples(run).lines)
+    curves = training_curves(run.path / "metrics.jsonl")
     described = {
         "name": name,
         "task": config.task.kind,
@@ -44,14 +60,22 @@ def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any
         "checkpoints": [*checkpoints(run), *alone],
         "checkpoint": checkpoint,
         "weights": weight_digests(run),
-        "example": None if run.task.example is None else run.task.example(run),
+        "examples": examples,
+        "about": about(run, "" if interface is None else interface.purpose, curves),
+        "labels": [] if interface is None else list(interface.classes[:MAX_LABELS]),
         "parts": parts,
         "comparison": None if comparison is None else comparison.as_dict(),
-        "curves": training_curves(run.path / "metrics.jsonl"),
+        "curves": [_with_baseline(curve, run.task.metrics) for curve in curves],
     }
     if search is not None:
         described["search"] = search.model_dump(include={"beam", "length_penalty", "nbest"})
     return described
+
+
+def _with_baseline(curve: dict[str, Any], metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """Return a validation curve with the name of the metric of a model without inputs, if it is a curve, too."""
+    metric = metrics.get(curve["name"].removeprefix("validation "))
+    return curve | ({"baseline": metric.baseline} if metric is not None and isinstance(metric.baseline, str) else {})
 
 
 def checkpoints(run: RunFolder) -> list[str]:

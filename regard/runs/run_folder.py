@@ -6,7 +6,7 @@ Files of ``runs/m30k/``:
     plan.json           values measured or counted once: number format, steps, vocabulary sizes
     environment.json    versions, processor, threads
     tokenizer/          joint.* or source.* and target.*
-    data/               token arrays, memory-mapped; may be deleted after training
+    data/               token arrays, memory-mapped, and examples.json; may be deleted after training
     metrics.jsonl       one line per update and validation
     checkpoints/        step-000500/, best.json, average/
     choice.json         figures of the choice between the network and the baseline alone, if it was made

@@ -99,15 +99,34 @@ def choose_tokens(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence
 
 def _choose(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence[int]) -> Int[Tensor, "rows"]:
     """Choose the tokens of rows with the same rule."""
-    choice = choosers[0].choice
-    scores = _penalized(log_p, choosers)
-    scores = scores.index_fill(1, torch.tensor(suppressed, dtype=torch.int64, device=scores.device), -math.inf)
+    choice, scores = choosers[0].choice, _allowed(log_p, choosers, suppressed)
     if not choice.temperature:
         return scores.argmax(-1)
     numbers = [chooser.draws.next() for chooser in choosers if chooser.draws is not None]
     uniform = torch.tensor(numbers, dtype=torch.float64, device=scores.device)
     scores = scores / bounded(choice.temperature)
     return draw_limited(scores, uniform, choice.top_k, choice.top_p, choice.min_p)
+
+
+def choice_probabilities(log_p: LogP, choice: TokenChoice, history: Sequence[int], suppressed: Sequence[int]) -> LogP:
+    """Return the log-probability of each token under ``choice`` as the first token of an output.
+
+    Args:
+        log_p: (1, types) the log-probabilities of the model.
+        choice: the rule; without draws, the most probable token has probability 1.
+        history: the tokens of the prompt.
+        suppressed: tokens that are never chosen.
+    """
+    scores = _allowed(log_p, [Chooser(choice, None, history)], suppressed)
+    if not choice.temperature:
+        return torch.full_like(scores, -math.inf).scatter(1, scores.argmax(-1, keepdim=True), 0.0)
+    return limit_scores(scores / bounded(choice.temperature), *choice[1:4]).double().log_softmax(-1)
+
+
+def _allowed(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence[int]) -> LogP:
+    """Return the scores after penalties, −∞ for suppressed tokens."""
+    scores = _penalized(log_p, choosers)
+    return scores.index_fill(1, torch.tensor(suppressed, dtype=torch.int64, device=scores.device), -math.inf)
 
 
 def _penalized(log_p: LogP, choosers: Sequence[Chooser]) -> LogP:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from regard.answers.calibrated_class import CalibratedClass
-from regard.core.observation import AttentionMap, Axis, Surface
+from regard.attention.weight_terms import AttentionSource
+from regard.core.observation import AttentionMap, Axis, Surface, with_attributes
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean, pluralize
+from regard.data.graphs import UNLABELED
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors
@@ -32,6 +35,16 @@ class NodePredictor:
     def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
         self.net, self.graph, self.wide, self.config = net.eval(), codecs.graph, codecs.wide, config
         self.device = next(net.parameters()).device
+
+    @property
+    def network(self) -> nn.Module:
+        """See ``core.observation.Traced``."""
+        net: nn.Module = self.net
+        return net
+
+    def with_network(self, network: nn.Module) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, net=network)
 
     def node(self, name: str) -> int:
         """Return the number of the node with this name; raise DataError if it does not exist."""
@@ -72,10 +85,10 @@ class NodePredictor:
         """
         neighbors = self.graph.neighbors(node)
         positions = neighbors if positions is None else positions
-        own, indices = int(positions[neighbors == node][0]), torch.from_numpy(positions).to(self.device)
-        layers = {
-            number: layer.weights(inputs, own, indices).cpu() for number, layer, inputs in net.attention(*tensors)
-        }
+        own, indices = int(np.flatnonzero(neighbors == node)[0]), torch.from_numpy(positions).to(self.device)
+        pairs = torch.stack([torch.full_like(indices, own), torch.arange(len(indices), device=self.device)])
+        calls = {number: layer.look(inputs, indices, pairs) for number, layer, inputs in net.attention(*tensors)}
+        layers = {number: call.weights[0, :, own].cpu() for number, call in calls.items()}
         if len(neighbors) > MAX_SHOWN and layers:
             mean = torch.stack([weights.mean(0) for weights in layers.values()]).mean(0)
             shown = mean.topk(MAX_SHOWN).indices.sort().values
@@ -83,12 +96,25 @@ class NodePredictor:
             shown = torch.arange(min(len(neighbors), MAX_SHOWN))
         nodes = neighbors[shown.numpy()].tolist()
         axes = Axis("node", (label(node),)), Axis("neighbor", tuple(map(label, nodes)))
-        maps = (AttentionMap("encoder", number, part, table[:, None, shown], *axes) for number, table in layers.items())
+        sources = {
+            number: AttentionSource(str(number), call, 0, torch.tensor([own]), shown) for number, call in calls.items()
+        }
+        maps = (
+            AttentionMap("encoder", number, part, table[:, None, shown], *axes, source=sources[number])
+            for number, table in layers.items()
+        )
         return tuple(maps), nodes
 
+    def node_facts(self, nodes: Sequence[int]) -> dict[str, Any]:
+        """Return the fact ``node_labels``: the class of each node, empty if unknown; {} for a graph without classes."""
+        if not self.graph.classes:
+            return {}
+        numbers = self.graph.labels[list(nodes)].tolist()
+        return {"node_labels": ["" if number == UNLABELED else self.graph.classes[number] for number in numbers]}
+
     def neighborhood(self, centers: Sequence[int], shown: Iterable[int], label: Callable[[int], str]) -> Surface:
-        """Return the drawing of nodes and the neighbors that are shown, the centers first."""
-        nodes = list(dict.fromkeys([*centers, *shown]))
+        """Return the drawing of up to ``MAX_SHOWN`` of the nodes and their neighbors, the centers first."""
+        nodes = list(dict.fromkeys([*centers, *shown]))[:MAX_SHOWN]
         place = {node: number for number, node in enumerate(nodes)}
         edges = {
             (min(number, place[other]), max(number, place[other]))
@@ -97,4 +123,5 @@ class NodePredictor:
             if other in place and other != node
         }
         center = 0 if len(centers) == 1 else None
-        return Surface("graph", tuple(map(label, nodes)), edges=tuple(sorted(edges)), center=center)
+        pieces, drawn = tuple(map(label, nodes)), tuple(sorted(edges))
+        return Surface("graph", pieces, ids=tuple(nodes), edges=drawn, center=center)

@@ -42,7 +42,8 @@ from regard.tasks.supervised_codecs import SupervisedCodecs
 from regard.tasks.supervised_combination import combine
 from regard.tasks.supervised_examples import Example, SupervisedBatch, SupervisedExamples
 from regard.tasks.supervised_outcomes import SupervisedOutcomes
-from regard.tasks.supervised_predictor import PLAIN, SupervisedPredictor, Wording
+from regard.tasks.supervised_predictor import SupervisedPredictor
+from regard.tasks.supervised_wording import PLAIN, Wording
 
 Reader = Callable[[tuple[FilesConfig, ...]], list[Example]]
 
@@ -80,6 +81,7 @@ class Supervised:
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
             combine=self._combine, fit_baseline=self._fit_baseline, open_baseline=self._open_baseline,
             outcomes=SupervisedOutcomes, held_out=self._held_out,
+            examples=lambda config, data: cast(Any, data.valid).lines(),
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,10 @@ from regard.core.field import EncodedRow, InputBatch, VisitDraws
 from regard.core.task import ExampleIndices
 from regard.core.wording import pluralize
 from regard.data.order import single_pass, single_pass_packed
+from regard.tasks.example_lines import spread
 from regard.tasks.supervised_codecs import SupervisedCodecs
+
+MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
 
 
 class Example(NamedTuple):
@@ -63,6 +66,7 @@ class SupervisedExamples:
         columns = list(zip(*(example.values for example in examples), strict=True))
         self._columns = columns if keep_values else []
         self.wide: npt.NDArray[np.float32] | None = None  # (targets, outputs) of the wide part
+        self._spread = {index: examples[index].values for index in spread(len(examples))}
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
         self._value = np.repeat(np.arange(len(examples)), np.diff(self.starts))  # index of the value of each example
@@ -155,6 +159,16 @@ class SupervisedExamples:
         """Return the values of these examples, one column per field."""
         values = self._value[np.asarray(index, np.int64)].tolist()
         return [[column[value] for value in values] for column in self._columns]
+
+    def lines(self) -> Iterator[str]:
+        """Yield a few values as lines for ``SupervisedPredictor.read``, without those that are too long to inspect."""
+        whole = self._codecs.continued is not None  # the prediction reads a split value as one row
+        for index, values in self._spread.items():
+            rows = slice(self.starts[index], self.starts[index + 1])
+            texts = [field.text(value) for field, value in zip(self._fields, values, strict=True)]
+            separate = len(texts) == 1 or not any("\t" in text for text in texts)
+            if separate and 0 < self.lengths[rows].sum() <= MAX_SHOWN and (whole or len(self.lengths[rows]) == 1):
+                yield "\t".join(texts)
 
     def constant_targets(self, positions: npt.NDArray[np.int64]) -> Tensor | None:
         """Return the ``baseline_targets`` of the answer at these positions in ``targets``."""

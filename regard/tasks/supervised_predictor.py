@@ -5,50 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from torch import Tensor, nn
 
-from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
+from regard.attention.observe import attention_maps, observe_calls, shared_copy
+from regard.attention.weight_terms import AttentionCall
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
-from regard.core.field import ContinuedField, EncodedRow, Field, HidingField, InputBatch, Padded
-from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
+from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
+from regard.core.observation import (
+    WHOLE,
+    AttentionMap,
+    Axis,
+    Influence,
+    Observation,
+    Prediction,
+    Site,
+    Surface,
+    with_attributes,
+)
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import to_device
-from regard.core.wording import pluralize
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
-from regard.tasks.influence import influences
+from regard.tasks.influence import BATCH_ROWS, HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
+from regard.tasks.prediction_settings import validated_settings
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
+from regard.tasks.supervised_examples import MAX_SHOWN
+from regard.tasks.supervised_wording import PLAIN, Wording, described
 
-BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
-MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
-
-
-class Wording(NamedTuple):
-    """Words for messages and API descriptions: a position of an input, and the inputs and outputs of requests.
-
-    ``takes`` and ``gives``: empty for those of the fields and the answer.
-    """
-
-    position: str = "token"
-    takes: str = ""
-    gives: str = ""
-
-
-PLAIN = Wording()
-TAKES = {"graph": "a graph, as a JSON object", "frames": "frames, as a JSON list of lists of numbers"}  # others: a text
-GIVES = {
-    "label": "its label, with the probability of each label", "labels": "its labels, with the probability of each",
-    "number": "a number", "tag": "a tag for each word", "item": "the next items",
-}  # fmt: skip
+BATCH_POSITIONS = 4096  # maximum batch of packed rows; of padded rows it is BATCH_ROWS windows
 
 
 class SupervisedPredictor:
@@ -86,17 +79,12 @@ class SupervisedPredictor:
     @property
     def interface(self) -> PredictorInterface:
         """Description for servers; the settings are those of the answer."""
-        answer, wording = self.codec.answer, self._wording
+        answer = self.codec.answer
         settings = answer.defaults if answer.settings.model_fields else None
-        takes, gives = wording.takes or self._takes(), wording.gives or GIVES.get(answer.kind, "the answer")
-        return PredictorInterface(takes, gives, settings, self._predict)
-
-    def _takes(self) -> str:
-        fields = tuple(self.codec.fields.values())
-        if self.codec.answer.per_position:
-            return "a sentence, with spaces between its words"
-        texts = f"{pluralize(len(fields), 'text')}, separated by tabs"
-        return TAKES.get(fields[0].kind, "a text") if len(fields) == 1 else texts
+        words = described(self.codec, self._wording)
+        return PredictorInterface(
+            words.takes, words.gives, settings, self._predict, words.purpose, words.classes, words.form
+        )
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]
@@ -113,7 +101,7 @@ class SupervisedPredictor:
             DataError: for an invalid input, with its number.
         """
         require_list(inputs)
-        chosen = _validated(self.codec.answer.settings, settings)
+        chosen = validated_settings(self.codec.answer.settings, settings)
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
         encoded = self._encode(values)
         outputs = self._compute(encoded.rows, at_end=self.codec.continued is not None)
@@ -246,10 +234,16 @@ class SupervisedPredictor:
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         deep = outputs.logits.double().cpu()
         (logits,) = self._add_wide([values], [deep])
+        facts = self._parts(deep, logits) | self._unread(values)
         if self.codec.continued is not None:
-            return self._continued(self.codec.continued, row[0], logits, attention)
-        facts = self._parts(deep, logits)
+            return self._continued(self.codec.continued, row[0], logits, attention)._replace(facts=facts)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention), facts=facts)
+
+    def _unread(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the facts about parts of the input that the network does not read."""
+        fields = self.codec.fields.values()
+        unknown = [part for field, value in zip(fields, values, strict=True) for part in field.unknown(value)]
+        return {"unknown": unknown, "truncated": any(self._encode([tuple(values)]).truncated)}
 
     def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
         """Return what network and baseline add to the output: the fact ``parts``; {} without a wide part.
@@ -268,21 +262,41 @@ class SupervisedPredictor:
 
         return {"parts": {"network": added(network), "baseline": added(logits[0] - network)}}
 
+    @property
+    def network(self) -> nn.Module:
+        """See ``core.observation.Traced``."""
+        return self.net
+
+    def with_network(self, network: nn.Module) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, "_reading", net=network)
+
+    @torch.no_grad()
+    def scores(self, input: Any, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        values = self._accept(input)
+        outputs = self._network(self.net, self._padded(self._encode([values]).rows))
+        logits = self._add_wide([values], [outputs.logits.double().cpu()])
+        (scores,) = answer_scores(self.codec.answer, observation, logits)
+        return scores
+
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
         """See ``core.observation.Influenced``."""
-        if len(self.codec.fields) > 1 or self.codec.continued is not None:
-            return ()
         values = self._accept(input)
-        (field,), ((row,),) = self.codec.fields.values(), self._encode([values]).rows
-        if not isinstance(field, HidingField):
-            return ()
+        (row,) = self._encode([values]).rows
 
-        def logits(rows: list[EncodedRow]) -> list[Tensor]:
-            changed = zip(field.hidden_values(values[0], row), field.hidden(row), strict=True)
-            read = [values, *((value,) for value, hidden in changed if hidden is not row)]
-            return self._add_wide(read, [output.logits for output in self._compute([(encoded,) for encoded in rows])])
+        def scores(variants: list[HiddenInput]) -> list[list[float]]:
+            inputs = [HiddenInput(row, values), *variants]
+            logits = [output.logits for output in self._compute([input.row for input in inputs])]
+            return answer_scores(
+                self.codec.answer, observation, self._add_wide([input.values for input in inputs], logits)
+            )
 
-        return influences(field, self.codec.answer, row, observation.predictions, logits)
+        return influences(observation.predictions, self._hidden(values, row, observation), scores)
+
+    def _hidden(self, values: tuple[Any, ...], row: Row, observation: Observation) -> list[HiddenPieces]:
+        """Return the input without each piece of each surface of its observation."""
+        return hidden_inputs(tuple(self.codec.fields.values()), values, row)
 
     def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
         """Return the displayed input: the answered tokens, or the positions of each part of each field."""
@@ -376,19 +390,3 @@ class SupervisedPredictor:
         wide = [torch.from_numpy(examples.wide[examples.target_places(index)]) for index in values]
         weight = self.codec.weights.network
         return [weight * deep + added for deep, added in zip(logits, wide, strict=True)]
-
-
-def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:
-    """Return the settings of a prediction; raise ConfigError for an unknown setting or a value out of bounds."""
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    for name in chosen:
-        if name not in declared.model_fields:
-            known = ", ".join(declared.model_fields)
-            why = f"the settings of this model are {known}" if known else "this model has no settings"
-            raise ConfigError(f"unknown setting {name}", where=name, why=why)
-    try:
-        return declared(**chosen)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"invalid value of the setting {name}", where=name, why=first["msg"]) from error

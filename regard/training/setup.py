@@ -29,6 +29,7 @@ from regard.models.build import mechanism_warnings
 from regard.runs import checkpoint
 from regard.runs.plan import Plan
 from regard.runs.run_config import RunConfig
+from regard.runs.run_examples import save_examples
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_memory, sketch
 from regard.training.baseline import fit_baseline
@@ -175,7 +176,9 @@ def prepare(run: RunFolder, *, log: Callable[[str], None], progress: Callable[[i
     start = run.config.start
     if start is not None and run.contents is None:
         (copy_codecs if start.part == "all" else copy_reading_tokenizer)(run, start.origin)
-    return run.task.prepare(run, log, progress)
+    data = run.task.prepare(run, log, progress)
+    save_examples(run, data)
+    return data
 
 
 def _require_data(config: RunConfig) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,13 @@ import pytest
 
 from regard import cli, load
 from regard import inspect as look
+from regard.core.task import Data
+from regard.data.corpus import Corpora, Corpus
+from regard.data.pairs import PairExamples
 from regard.inspection.page import FOLDER
 from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
 from regard.tasks.translation.codecs import open_codecs
-from regard.tasks.translation.task import example_sentence
 from tests.data.earlier_heads import earlier_head
 
 from .conftest import TinyRun
@@ -44,7 +44,7 @@ def inspect(url: str, **asked: Any) -> httpx.Response:
 
 
 def test_a_server_tells_what_python_tells(url: str, tiny_run: TinyRun) -> None:
-    parts = ["ablation", "beam", "vectors"]
+    parts = ["ablation", "beam", "lens", "vectors"]
     told = inspect(url, include=parts).json()
     own = look(tiny_run.path, "c a b").document
     assert told["surfaces"] == own["surfaces"] and told["search"]["output"] == "C A B"
@@ -104,7 +104,7 @@ def test_details_of_a_model(url: str, tiny_run: TinyRun) -> None:
     found = httpx.get(f"{url}/v1/models/run").json()
     weights = found["weights"]
     assert weights["best"] == weights["400"] and len({weights[step] for step in ("100", "200", "300", "400")}) == 4
-    assert found["example"] in tiny_run.source.read_text(encoding="utf-8").splitlines()
+    assert found["examples"][0] in tiny_run.source.read_text(encoding="utf-8").splitlines()
     assert found["limits"] == {
         "characters": 5000, "pieces": 128, "beam": 10, "nbest": 10, "file_bytes": 131072,
         "files": [".txt", ".md", ".html", ".htm"],
@@ -164,31 +164,15 @@ def test_scores_are_those_of_the_command(url: str, tiny_run: TinyRun) -> None:
 def test_an_example_has_a_fitting_length_and_no_piece_that_the_vocabulary_lacks(tiny_copy: TinyRun) -> None:
     folder, run = tiny_copy.path / "data" / "valid-0", RunFolder.open(tiny_copy.path)
     source = open_codecs(run).source
-    write_corpus(folder, [source.encode(" ".join("abcdefgh" * 4)), source.encode("a b"), source.encode("c d e")])
-    assert example_sentence(run) == "c d e"  # none fits: the longest of those that are shorter
-    for path, pairs, wanted in (
-        ("fits", [source.encode("c d e"), source.encode("a b c d e f"), source.encode("h g f e d c b")], "a b c d e f"),
-        ("unknown", [[1, 4, 4, 4, 4, 4], [99, 4, 4, 4, 4, 4], source.encode("a b")], "a b"),
-        ("gone", None, None),
+    for pairs, wanted in (
+        ([source.encode(" ".join("abcdefgh" * 4)), source.encode("a b"), source.encode("c d e")], ["c d e", "a b"]),
+        ([source.encode("c d e"), source.encode("a b c d e f")], ["a b c d e f", "c d e"]),
+        ([[1, 4, 4, 4, 4, 4], [99, 4, 4, 4, 4, 4], source.encode("a b")], ["a b"]),
     ):
-        copy = tiny_copy.path.parent / path
-        shutil.copytree(tiny_copy.path, copy)
-        if pairs is None:
-            shutil.rmtree(copy / "data")
-        else:
-            write_corpus(copy / "data" / "valid-0", pairs)
-        assert example_sentence(RunFolder.open(copy)) == wanted, path
-
-
-def test_an_example_is_read_again_from_data_that_were_prepared_again(tiny_copy: TinyRun) -> None:
-    run = RunFolder.open(tiny_copy.path)
-    source, folder = open_codecs(run).source, run.data / "valid-0"
-    for time, text in enumerate(("a b c d e f", "f e d c b a"), start=1):
-        write_corpus(folder, [source.encode(text)])
-        os.utime(folder / "corpus.json", ns=(0, time))  # the clock of a file system may be too coarse
-        assert example_sentence(run) == text
-    shutil.rmtree(folder)
-    assert example_sentence(run) is None
+        write_corpus(folder, pairs)
+        valid = PairExamples(Corpora([Corpus.open(folder)]), [1.0], tokens=100, seed=1)
+        data = Data(valid, valid, open_codecs(run), {}, {})
+        assert list(run.task.examples(run.config, data)) == wanted
 
 
 def write_corpus(folder: Path, sources: list[list[int]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -155,8 +156,15 @@ def test_a_served_language_model_is_looked_into(book: Path) -> None:
         details = httpx.get(f"{url}/v1/models/book", timeout=60).json()
         assert details["task"] == "language-model" and details["limits"] == {"characters": 5000, "length": 50}
         assert details["checkpoints"] and details["curves"] and ["sizes", "16 types"] in details["parts"]
-        told = httpx.post(f"{url}/v1/inspect", json={"text": "the cat"}, timeout=60).json()
-        assert told == regard.inspect(book, "the cat").document
+        asked: dict[str, Any] = {"text": "the cat"}
+        told = httpx.post(f"{url}/v1/inspect", json=asked, timeout=60).json()
+        assert told == regard.inspect(book, "the cat", include=[]).document
+        for parts in (["lens"], ["ablation", "lens", "vectors"]):
+            told = httpx.post(f"{url}/v1/inspect", json=asked | {"include": parts}, timeout=60).json()
+            assert set(parts) <= set(told) and told == regard.inspect(book, "the cat", include=parts).document
+        refused = httpx.post(f"{url}/v1/inspect", json=asked | {"include": ["lens", "beam"]}, timeout=60)
+        assert refused.status_code == 400 and "include: only for translation models" in refused.json()["error"]
+        assert details["about"] == "Continues a text." and details["examples"] == []  # no validation data
         step = details["checkpoints"][0]
         early = httpx.post(f"{url}/v1/inspect", json={"text": "the cat", "checkpoint": step}, timeout=60).json()
         assert early["model"]["checkpoint"] == step

@@ -95,11 +95,11 @@ def test_hover_lock_and_unlock(page: Any) -> None:
 
 def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_how_to_read_it(page: Any) -> None:
     playwright.expect(on(page, "attention-name")).to_contain_text("decoder.0.source")
-    playwright.expect(on(page, "section-aligned")).to_contain_text("where the model looked, not why")
+    playwright.expect(on(page, "section-aligned")).to_contain_text("where the model read from, not why")
     click(page, "head-decoder.0.source-1")
     playwright.expect(on(page, "heatmap-name")).to_contain_text("head 1")
     panels = page.locator("main > section[id]:not(#translation)")
-    assert panels.count() == panels.locator("details.told").count() >= 10
+    assert panels.count() == panels.locator("details.help").count() >= 10
     first = on(page, "help-aligned")
     playwright.expect(first.locator("p").first).to_be_hidden()
     first.locator("summary").press("Enter")
@@ -158,7 +158,7 @@ def test_the_first_visit_shows_an_example_and_what_is_changed_clears_it(page: An
     on(page, "text").press_sequentially(" a")
     playwright.expect(on(page, "output")).to_have_count(0)
     playwright.expect(on(page, "section-aligned")).to_have_count(0)
-    playwright.expect(on(page, "waiting")).to_contain_text("not translated yet")
+    playwright.expect(on(page, "waiting")).to_contain_text("has changed. Press Translate.")
     on(page, "model").select_option("two")
     playwright.expect(on(page, "direction")).to_have_text("English → German")
     playwright.expect(on(page, "text-limits")).to_contain_text("a sentence of at most 100 pieces")
@@ -177,7 +177,7 @@ def test_any_of_the_best_outputs_can_be_looked_at_and_copied(page: Any) -> None:
     playwright.expect(on(page, "output")).to_have_text(second, timeout=60_000)
     playwright.expect(on(page, "nbest-1")).to_have_attribute("aria-pressed", "true")
     click(page, "copy")
-    playwright.expect(on(page, "copy-told")).to_have_text("Copied.")
+    playwright.expect(on(page, "copy-status")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == second
 
 

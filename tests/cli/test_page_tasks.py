@@ -41,14 +41,14 @@ def address(book: Path) -> Iterator[str]:  # noqa: F811
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:  # noqa: F811
-    """Open, with a text looked at; whatever the page complains of fails the test."""
+    """Open, with a text inspected; a complaint of the page fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
     page = context.new_page()
     told: list[str] = []
     page.on("pageerror", lambda error: told.append(str(error)))
     page.on("console", lambda message: told.append(message.text) if _complaint(message) else None)
     page.goto(f"{address}/#text=the+cat+sat")
-    playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=60_000)
+    playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=15_000)
     yield page
     context.close()
     assert told == []
@@ -65,65 +65,63 @@ def test_the_text_is_shaded_and_a_piece_tells_what_was_likely_in_its_place(page:
     )
     assert len(shades) == len(TEXT) + 1 and len(set(shades)) > 3
     click(page, "token-4")
-    playwright.expect(on(page, "step")).to_contain_text("c, step 5")
+    playwright.expect(on(page, "step")).to_contain_text("c, token 5")
     assert on(page, "alternatives").locator("li").count() == 10
     page.keyboard.press("Tab")
     click(page, "token-next")
-    playwright.expect(on(page, "step")).to_have_text("What may follow:")
+    playwright.expect(on(page, "next-bars")).to_be_visible()
     assert "#text=the+cat+sat&model=book" in page.url  # a link to it
 
 
 def test_a_place_and_head_are_chosen_and_a_cell_tells_its_weight(page: Any) -> None:
-    playwright.expect(on(page, "place-name")).to_have_text("decoder.1.self, mean of its heads")
-    click(page, "place-decoder.0.self-1")
-    playwright.expect(on(page, "place-name")).to_have_text("decoder.0.self, head 1")
-    playwright.expect(on(page, "section-places")).to_contain_text("Rows: token just read; columns: token attended to.")
-    heat_map = on(page, "place")
+    playwright.expect(on(page, "heatmap-name")).to_have_text("decoder.1.self, mean of the heads")
+    click(page, "head-decoder.0.self-1")
+    playwright.expect(on(page, "heatmap-name")).to_have_text("decoder.0.self, head 1")
+    playwright.expect(on(page, "section-heatmap")).to_contain_text("queries (token just read), columns are keys (token attended to)")
+    heat_map = on(page, "heatmap")
     heat_map.focus()
-    playwright.expect(on(page, "place-value")).to_have_text("<s> → <s>: 1.0000")
+    playwright.expect(on(page, "heatmap-value")).to_have_text("<s> → <s>: 1.0000")
     page.keyboard.press("ArrowRight")
-    playwright.expect(on(page, "place-value")).to_have_text("<s> → t: 0")
-    box = page.locator(".values").bounding_box()
+    playwright.expect(on(page, "heatmap-value")).to_have_text("<s> → t: hidden by the mask")
+    box = page.locator("#heatmap .values").bounding_box()
     page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
-    playwright.expect(on(page, "place-value")).to_contain_text(re.compile(r"t → <s>: [\d.e−]+$"))
+    playwright.expect(on(page, "heatmap-value")).to_contain_text(re.compile(r"t → <s>: [\d.e−]+$"))
 
 
-def test_a_prompt_is_continued_and_looked_at(page: Any) -> None:
+def test_a_prompt_is_continued_and_inspected(page: Any) -> None:
     on(page, "set-length").fill("9")
     on(page, "set-greedy").check()
     click(page, "predict")
-    playwright.expect(on(page, "output")).to_contain_text(TEXT, timeout=60_000)
-    playwright.expect(on(page, "look-at-output")).to_be_visible(timeout=60_000)  # the text is whole
+    playwright.expect(on(page, "output")).to_contain_text(TEXT, timeout=15_000)
+    playwright.expect(on(page, "inspect-output")).to_be_visible(timeout=15_000)  # the text is whole
     whole = on(page, "output").inner_text()
-    click(page, "look-at-output")
+    click(page, "inspect-output")
     playwright.expect(on(page, "text")).to_have_value(whole)
-    playwright.expect(on(page, "tokens")).to_contain_text(whole.strip()[-3:], timeout=60_000)
+    playwright.expect(on(page, "tokens")).to_contain_text(whole.strip()[-3:], timeout=15_000)
     on(page, "set-length").fill("101")
     click(page, "predict")
-    playwright.expect(on(page, "status-predict")).to_contain_text("101 tokens exceed the limit of 100", timeout=60_000)
+    playwright.expect(on(page, "status-predict")).to_contain_text("101 tokens exceed the limit of 100", timeout=15_000)
 
 
 def test_what_is_changed_clears_what_was_shown_and_a_refusal_is_told(page: Any) -> None:
     on(page, "text").fill("the cat x")
     playwright.expect(on(page, "tokens")).to_have_count(0)
-    playwright.expect(on(page, "waiting")).to_have_text("This is not looked at yet. Press Look.")
+    playwright.expect(on(page, "waiting")).to_have_text("The input, the model or a setting has changed. Press Continue.")
     on(page, "text").press("Enter")
-    playwright.expect(on(page, "status-translate")).to_contain_text("no piece for 'x'", timeout=60_000)
+    playwright.expect(on(page, "status-translate")).to_contain_text("no piece for 'x'", timeout=15_000)
 
 
 def test_a_task_of_ones_own_is_shown_by_its_own_labels(page: Any) -> None:
     on(page, "model").select_option("mean")
     on(page, "text").fill("1 2 6")
-    playwright.expect(on(page, "direction")).to_have_text("own:TASK: numbers")
+    playwright.expect(on(page, "direction")).to_have_text("numbers")
     on(page, "text").press("Enter")
-    playwright.expect(on(page, "place-name")).to_contain_text("attention", timeout=60_000)
-    playwright.expect(on(page, "section-places")).to_contain_text("Rows: mean; columns: number.")
-    click(page, "predict")
-    playwright.expect(on(page, "output")).to_contain_text('"mean": 3', timeout=60_000)
+    playwright.expect(on(page, "heatmap-name")).to_contain_text("attention", timeout=15_000)
+    playwright.expect(on(page, "section-heatmap")).to_contain_text("queries (mean), columns are keys (number)")
 
 
 def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_path: Path) -> None:  # noqa: F811
-    for name, end in (("export-html", "html"), ("export-json", "json"), ("export-place-svg", "svg")):
+    for name, end in (("export-html", "html"), ("export-json", "json"), ("export-heatmap-svg", "svg")):
         with page.expect_download() as waiting:
             click(page, name)
         waiting.value.save_as(tmp_path / f"page.{end}")
@@ -136,7 +134,7 @@ def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_
     offline.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
     offline.goto((tmp_path / "page.html").as_uri())
     click(offline, "token-1")
-    playwright.expect(on(offline, "step")).to_contain_text("h, step 2")
+    playwright.expect(on(offline, "step")).to_contain_text("h, token 2")
     for name in ("text", "predict", "waiting"):
         playwright.expect(on(offline, name)).to_have_count(0)
     assert told == [(tmp_path / "page.html").as_uri()]
@@ -148,7 +146,7 @@ def test_it_fits_a_narrow_screen(browser: Any, address: str, scheme: str) -> Non
     context = browser.new_context(viewport={"width": 360, "height": 700}, color_scheme=scheme)
     page = context.new_page()
     page.goto(f"{address}/#text=the+cat+sat")
-    playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=60_000)
+    playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=15_000)
     click(page, "token-2")
     page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.core.observation import Influence, require_observation
+from regard.core.observation import WHOLE, Influence, Prediction, Site, require_observation
 from regard.core.task import find_task
 from regard.errors import ConfigError
 from regard.inspection.build_document import SearchOptions, inspect_text
 from regard.inspection.inspector import Inspector
+from regard.tasks.influence import HiddenPieces, influences
 from regard.testing import TaskCase
 from tests.laws import frames_task
 
-from .language_models import generator
 from .models import translator
 
 
@@ -94,15 +94,29 @@ def test_the_inspector_of_a_translation_model_hides_pieces_too() -> None:
         assert ("beam" in found.document) is bool(include)
 
 
-def test_a_model_whose_pieces_cannot_be_hidden_says_so() -> None:
+def test_a_predictor_without_influences_is_refused() -> None:
     case = TaskCase(find_task("next-item"), "next-item")
-    run = case.undisturbed[0]
-    inspector = Inspector(run, name="one", open=lambda which: case.predictor)
-    assert inspector.inspect("i0 i1").observation.influences == ()
-    for predictor in (case.predictor, generator()):
-        inspector = Inspector(run, name="one", open=lambda which, found=predictor: found)  # type: ignore[misc]
-        with pytest.raises(ConfigError, match="influence is not available"):
-            inspector.inspect("i0 i1" if predictor is case.predictor else "abc", influence=True)
+    run, observation = case.undisturbed[0], case.predictor.inspect(["i0"])  # type: ignore[attr-defined]
+    own = SimpleNamespace(inspect=lambda input: observation)
+    inspector = Inspector(run, name="one", open=lambda which: own)
+    assert inspector.inspect("i0").observation.influences == ()
+    with pytest.raises(ConfigError, match="influence is not available for next-item models"):
+        inspector.inspect("i0", influence=True)
+
+
+def test_influences_by_hand() -> None:
+    """The score of a sum is what its visible numbers are together: each number counts for itself."""
+    numbers = (1.0, 2e-6, 4.0)  # the second is a rounding error
+
+    def scores(hidden: list[int]) -> list[list[float]]:
+        return [[sum(numbers), 2 * sum(numbers)]] + [
+            [sum(numbers) - numbers[each], 2 * sum(numbers) - 2 * numbers[each]] for each in hidden
+        ]
+
+    predictions = (Prediction(WHOLE, "label", "sum", 7.0), Prediction(Site("after", (1,)), "token", "double", 14.0))
+    pieces = [HiddenPieces(0, "left out", (0, None, 2, 1)), HiddenPieces(1, "left out", (1,))]
+    values = [(each.prediction, each.surface, each.values) for each in influences(predictions, pieces, scores)]
+    assert values == [(0, 0, (1, 0, 4, 0)), (0, 1, (0,)), (1, 0, (2, 0, 0, 0)), (1, 1, (0,))]
 
 
 def test_the_command_has_it_where_it_is_asked_for(

@@ -110,9 +110,9 @@ class Inspecting:
     def checkpoints(self) -> list[str]:
         return ["best"]
 
-    def details(self) -> dict[str, Any]:
+    def details(self, interface: Any = None) -> dict[str, Any]:
         kind = self._inner.run.config.task.kind
-        whole = {"name": self._inner.name, "task": kind, "source": None, "target": None, "example": None}
+        whole = {"name": self._inner.name, "task": kind, "source": None, "target": None, "examples": []}
         return whole | {"checkpoints": ["best"], "checkpoint": "best", "weights": {}, "parts": [], "curves": []}
 
 

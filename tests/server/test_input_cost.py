@@ -17,9 +17,9 @@ from regard.fields.text import Text
 from regard.fields.tokens import Tokens
 from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.graphs.task import GRAPHS
+from regard.tasks.influence import BATCH_ROWS
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.masked.filler import Filler
-from regard.tasks.supervised_predictor import BATCH_ROWS
 from regard.tasks.translation.translator import Translator
 
 from .conftest import serving

@@ -1,14 +1,15 @@
-// What is done with the form: a model chosen, a text or a file translated.
+// The actions of the form: choose a model, inspect an input, translate a file.
 import { batch, effect } from "@preact/signals";
 import { readAddress } from "./address";
+import type { ModelEntry } from "./document";
 import { fetchDetails, fetchModels, keepKey, translateFile } from "./api";
 import { fileProblem, textProblem } from "./limits";
 import { run, stop } from "./running";
-import { letObservationGo, observe } from "./observing";
-import { asking, details, inspection, isExample, keyNeeded, models, observation, status, translatedFile, translates } from "./state";
-import { letGo, translate, translateAnew } from "./translating";
+import { inspectAgain, inspectInput, letGo, useView } from "./inspecting";
+import { forgetOutput } from "./predicting";
+import { asking, details, inspection, isExample, keyNeeded, models, settings, status, translatedFile } from "./state";
 
-/** Asked for before the model was known: translated once it is. */
+/** Whether the input was submitted before the model was known. */
 let pending = false;
 
 async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
@@ -23,7 +24,7 @@ async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Reads the address and the models, and translates the text that the address gives, or else the model's example. */
+/** Reads the address and the models, and inspects the text of the address, otherwise the first example of the model. */
 export async function start(): Promise<void> {
   let given = false;
   await run("translate", async (signal) => {
@@ -38,46 +39,50 @@ export async function start(): Promise<void> {
       asking.force.value = address.force;
       asking.candidate.value = 0;
       asking.sentence.value = address.sentence;
+      settings.value = address.settings;
+      useView(address.view);
     });
     const found = await fetchModels();
     if (signal.aborted) return;
     models.value = found;
-    const named = found.find((model) => model.name === address.model) ?? found[0];
-    if (!named) throw new Error("The server has no model.");
+    if (!found.length) throw new Error("The server has no model.");
+    const named = address.model ? found.find((model) => model.name === address.model) : found[0];
+    if (!named) throw new Error(unknownModel(address.model, found));
     asking.model.value = named.name;
     await loadDetails(true, signal);
     given = beginWithExample(signal) || given;
   });
-  await translateIf(given);
+  await inspectIf(given);
 }
 
-/** Whether the text is the model's own example, put where none was written. */
+/** The message for a link to a model that the server does not have. */
+function unknownModel(name: string, found: ModelEntry[]): string {
+  asking.model.value = found[0].name;
+  return `This server has no model “${name}”; it has ${found.map((model) => model.name).join(", ")}.`;
+}
+
+/** Writes the model's first example into an empty form, and returns whether it did. */
 function beginWithExample(signal: AbortSignal): boolean {
-  const example = details.value?.example;
+  const example = details.value?.examples?.[0];
   if (signal.aborted || !example || asking.text.value.trim()) return false;
   asking.text.value = example;
   return true;
 }
 
-/** Once the model is known, what is given; of what is being written only what was asked for. */
-async function translateIf(given: boolean): Promise<void> {
+/** Inspects the input once the model is known, if it was given or submitted. */
+async function inspectIf(given: boolean): Promise<void> {
   if (!details.value || status.translate.value.busy || status.translate.value.problem) return;
   if (!given && !pending) return;
   pending = false;
-  await work();
+  await inspectInput();
 }
 
-/** What the form is for: a translation, or a look at an input of another task. */
-function work(): Promise<void> {
-  return translates.value ? translate() : observe();
-}
-
-/** Another model begins with its own example, unless a text was written for the one before. */
+/** Another model begins with its own example, unless the user wrote a text. */
 export async function pickModel(name: string): Promise<void> {
   let given = false;
   if (isExample.value) asking.text.value = "";
   stop("translate", "file");
-  letObservationGo();
+  forgetOutput();
   batch(() => {
     details.value = translatedFile.value = null;
     asking.model.value = name;
@@ -88,27 +93,27 @@ export async function pickModel(name: string): Promise<void> {
     await loadDetails(false, signal);
     given = beginWithExample(signal);
   });
-  if (asking.model.value === name) await translateIf(given);
+  if (asking.model.value === name) await inspectIf(given);
 }
 
 export function useKey(key: string): Promise<void> {
   keepKey(key);
   keyNeeded.value = false;
-  return details.value ? work() : begin();
+  return details.value ? inspectInput() : begin();
 }
 
-/** As far as the page has not come yet. */
+/** Loads what failed to load. */
 function begin(): Promise<void> {
   return models.value.length ? pickModel(asking.model.value) : start();
 }
 
-export async function translateText(): Promise<void> {
+export async function submit(): Promise<void> {
   if (!details.value) {
     pending = true;
     if (!status.translate.value.busy) await begin();
     return;
   }
-  await (translates.value ? translateAnew() : observe());
+  await inspectAgain();
 }
 
 export function loadFile(file: File): Promise<void> {
@@ -122,11 +127,11 @@ export function loadFile(file: File): Promise<void> {
   });
 }
 
-/** A permalink that is followed on the open page. */
+/** Follows a permalink on the open page, and names the window after the input. */
 export function followAddress(): void {
   window.addEventListener("hashchange", () => void start());
   effect(() => {
-    const text = inspection.value?.source.text ?? observation.value?.text;
+    const text = inspection.value?.text;
     document.title = text ? `${text.slice(0, 60)} · Regard` : "Regard";
   });
 }

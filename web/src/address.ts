@@ -1,4 +1,6 @@
-/** What a permalink says. */
+import { readView, viewParameters, type View } from "./view";
+
+/** The contents of a permalink. */
 export interface Address {
   text: string;
   model: string;
@@ -8,10 +10,22 @@ export interface Address {
   coveragePenalty: number | null;
   sentence: number;
   force: number[];
+  /** Settings of an output, by name. */
+  settings: Record<string, number | boolean>;
+  view: View;
 }
 
 function numberOf(value: string | null): number | null {
   return value === null || value === "" || !Number.isFinite(Number(value)) ? null : Number(value);
+}
+
+/** Parameters such as "set.top_k=5". */
+function readSettings(parameters: URLSearchParams): Address["settings"] {
+  const given = [...parameters].flatMap(([name, text]): [string, number | boolean][] => {
+    const value = text === "true" ? true : text === "false" ? false : numberOf(text);
+    return name.startsWith("set.") && value !== null ? [[name.slice(4), value]] : [];
+  });
+  return Object.fromEntries(given);
 }
 
 export function readAddress(hash: string, query: string): Address {
@@ -26,6 +40,8 @@ export function readAddress(hash: string, query: string): Address {
     coveragePenalty: numberOf(parameters.get("coverage_penalty")),
     sentence: Math.max(0, Math.trunc(numberOf(parameters.get("sentence")) ?? 0)),
     force: force.map(Number),
+    settings: readSettings(parameters),
+    view: readView(parameters),
   };
 }
 
@@ -39,5 +55,7 @@ export function writeAddress(address: Address): string {
   if (address.coveragePenalty !== null) parameters.set("coverage_penalty", String(address.coveragePenalty));
   if (address.sentence) parameters.set("sentence", String(address.sentence));
   if (address.force.length) parameters.set("force", address.force.join(","));
+  for (const [name, value] of Object.entries(address.settings)) parameters.set(`set.${name}`, String(value));
+  for (const [name, value] of viewParameters(address.view)) parameters.set(name, value);
   return `#${parameters}`;
 }

@@ -1,38 +1,36 @@
-// What a model answered for one input, in the form in which it is drawn; from a document of format version 2.
-import type { Alternative, Observation } from "./document";
+// The answers of a model to one input, in the form in which they are drawn.
+import type { Alternative, Inspection, Prediction, SiteKind, Surface } from "./document";
 import { count } from "./limits";
-import type { InspectionDocument, Prediction, Surface } from "./reading";
 import { isSpecial } from "./words";
 
-/** A piece of the input; `answer` where the model answered there. */
+/** A piece of the input; `answer` is the prediction at it, if any. */
 export interface Marked {
   text: string;
   answer: Prediction | null;
 }
 
 export type Answer =
-  /** One answer about `about`, the whole input where it is null, among others. */
+  /** One answer about `about`, the whole input if null, and the alternatives. */
   | { form: "ranked"; about: string | null; kind: string; options: Alternative[] }
   | { form: "number"; value: string }
   /** A tag for each piece. */
   | { form: "tags"; pieces: Marked[] }
   /** Text with gaps. */
   | { form: "gaps"; pieces: Marked[] }
-  /** What may come after the last piece. */
+  /** The possible pieces after the last one. */
   | { form: "next"; options: Alternative[] };
 
-/** The answers of an observation; none where its tokens are predicted from those before, as in a language model. */
-export function answersOf(observation: Observation): Answer[] {
-  const found = observation.written as InspectionDocument | undefined;
-  return found?.version === 2 ? found.predictions.filter(first).flatMap((each) => answerOf(each, found)) : [];
+/** The answers of an inspection; none if its tokens are predicted from those before them, as in a language model. */
+export function answersOf(inspection: Inspection): Answer[] {
+  return inspection.predictions.filter(first).flatMap((each) => answerOf(each, inspection));
 }
 
-/** Tags and gaps are answered together, with the first of them; of nodes the first is the one that was asked for. */
+/** Tags and gaps are one answer, at the first of them; of nodes, the first is the one in the input. */
 function first({ at }: Prediction, index: number, all: Prediction[]): boolean {
   return all.findIndex((other) => other.at.kind === at.kind) === index;
 }
 
-function answerOf(prediction: Prediction, { predictions, surfaces }: InspectionDocument): Answer[] {
+function answerOf(prediction: Prediction, { predictions, surfaces }: Inspection): Answer[] {
   const { at, kind, label } = prediction;
   const surface = surfaces[at.surface];
   if (kind === "number") return [{ form: "number", value: label }];
@@ -43,30 +41,32 @@ function answerOf(prediction: Prediction, { predictions, surfaces }: InspectionD
   return [{ form: "ranked", about, kind, options: prediction.alternatives }];
 }
 
-function marked(surface: Surface, predictions: Prediction[], kind: Prediction["at"]["kind"]): Marked[] {
+function marked(surface: Surface, predictions: Prediction[], kind: SiteKind): Marked[] {
   const answers = new Map(predictions.filter((each) => each.at.kind === kind).map((each) => [each.at.pieces[0], each]));
   return surface.pieces.map((text, place) => ({ text, answer: answers.get(place) ?? null }));
 }
 
-/** The inputs that the model read, a line for each, without the symbols that begin and end a text. */
-export function inputsOf(observation: Observation): string[] {
-  const found = observation.written as InspectionDocument | undefined;
-  return found?.version === 2 ? found.surfaces.map(inputOf) : [observation.text];
+/** The inputs, a line for each; of a graph or a series its size. */
+export function inputsOf({ surfaces, text }: Inspection): string[] {
+  const [surface] = surfaces;
+  if (surface?.kind === "graph") return [`a graph of ${count(surface.pieces.length, "node")} and ${count(surface.edges.length, "edge")}`];
+  if (surface?.kind === "frames") return [count(surface.pieces.length, "frame")];
+  return text.split("\t");
 }
 
-function inputOf({ kind, pieces, edges, separator }: Surface): string {
-  if (kind === "graph") return `a graph of ${count(pieces.length, "node")} and ${count(edges.length, "edge")}`;
-  return pieces.filter((piece) => !isSpecial(piece)).join(separator || (kind === "letters" ? "" : " "));
+/** Whether the pieces of a surface are single letters, as of DNA. */
+export function isSpelled({ kind, pieces }: Surface): boolean {
+  const plain = pieces.filter((piece) => !isSpecial(piece));
+  return kind === "letters" || (kind === "tokens" && plain.length > 1 && plain.every((piece) => [...piece].length === 1));
 }
 
-/** The hue of each label, as far as possible from the others. */
+/** A tag without the prefix of its position in a span, such as "PER" of "B-PER"; null for "outside". */
+export function spanLabel(tag: string): string | null {
+  return tag === "O" ? null : tag.replace(/^[BIESLU]-/, "");
+}
+
+/** The hue of each label, at equal distances. */
 export function huesOf(labels: string[]): Map<string, number> {
   const known = [...new Set(labels)].sort();
   return new Map(known.map((label, index) => [label, Math.round((360 * index) / known.length)]));
-}
-
-/** Whether the observation shows tokens that are each predicted from those before. */
-export function isContinued(observation: Observation): boolean {
-  const found = observation.written as InspectionDocument | undefined;
-  return found?.version !== 2 || found.predictions.some((each) => each.at.kind === "after" && each.kind === "token");
 }

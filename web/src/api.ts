@@ -1,6 +1,5 @@
-import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
+import type { Inspection, ModelDetails, ModelEntry } from "./document";
 import { refusal } from "./limits";
-import { readDocument } from "./reading";
 
 export interface InspectRequest {
   text: string;
@@ -13,7 +12,8 @@ export interface InspectRequest {
   force?: number[];
   candidate?: number;
   sentence?: number;
-  include?: ("ablation" | "vectors" | "beam" | "influence")[];
+  include?: ("ablation" | "vectors" | "beam" | "influence" | "lens")[];
+  settings?: Record<string, number | boolean>;
 }
 
 /** The server asks for an API key, or refuses the one it got. */
@@ -59,11 +59,7 @@ export async function fetchDetails(name: string): Promise<ModelDetails> {
 }
 
 export async function inspect(request: InspectRequest, signal: AbortSignal): Promise<Inspection> {
-  return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Inspection;
-}
-
-export async function observeText(request: Pick<InspectRequest, "text" | "model" | "checkpoint" | "include">, signal: AbortSignal): Promise<Observation> {
-  return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Observation;
+  return (await post("./v1/inspect", request, signal)).json();
 }
 
 /** The output for one input, as the task writes it. */
@@ -71,7 +67,7 @@ export async function predictOne(input: string, model: string, settings: object,
   return (await (await post("./v1/predict", { inputs: [input], model, settings }, signal)).json()).outputs[0];
 }
 
-/** Tells the text that goes on from a prompt, whole each time, as it grows. */
+/** Passes the continuation of a prompt to `grown`, whole each time, as it grows. */
 export async function generate(prompt: string, model: string, settings: object, signal: AbortSignal, grown: (text: string) => void): Promise<void> {
   const response = await post("./v1/generate", { ...settings, prompt, model, stream: true }, signal);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -80,19 +76,19 @@ export async function generate(prompt: string, model: string, settings: object, 
     const events = (held + part.value).split("\n\n");
     held = events.pop()!;
     for (const event of events) {
-      const told = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
-      if (typeof told.error === "string") throw new Error(told.error);
-      whole = told.finish_reason !== null;
-      grown((text += told.text));
+      const piece = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
+      if (typeof piece.error === "string") throw new Error(piece.error);
+      whole = piece.finish_reason !== null;
+      grown((text += piece.text));
     }
   }
   if (!whole) throw new Error("The server stopped before the text was whole.");
 }
 
-/** All sentences of a text. */
-export async function translateWhole(request: InspectRequest, signal: AbortSignal): Promise<string> {
-  const { text, model, beam, length_penalty, coverage_penalty } = request;
-  const found = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty }, signal)).json();
+/** All sentences of a text, with required terms if given. */
+export async function translateWhole(request: InspectRequest & { glossary?: Record<string, string> }, signal: AbortSignal): Promise<string> {
+  const { text, model, beam, length_penalty, coverage_penalty, glossary } = request;
+  const found = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty, glossary }, signal)).json();
   return found.translations[0].text;
 }
 

@@ -1,15 +1,15 @@
-// Which checkpoints hold other weights than those that are shown: one may go under several names.
+// The checkpoints with different weights; one may have several names.
 import type { ModelDetails } from "./document";
 
-/** What tells the weights of a checkpoint from others; its name where the server does not say. */
+/** The digest of the weights of a checkpoint; its name if the server has none. */
 export function identityOf(model: ModelDetails, checkpoint: string): string {
   return model.weights?.[checkpoint] ?? `${model.name} ${checkpoint}`;
 }
 
-/** In the place of a checkpoint where the model is a baseline alone, with nothing to look into. */
+/** The name of the checkpoint of a baseline alone, which cannot be inspected. */
 export const BASELINE = "baseline";
 
-/** Each weights once, under the first of their names. */
+/** The checkpoints with different weights, each by the first of its names. */
 export function distinct(model: ModelDetails): string[] {
   const seen = new Set<string>();
   return model.checkpoints.filter((name) => {
@@ -18,14 +18,14 @@ export function distinct(model: ModelDetails): string[] {
   });
 }
 
-/** The checkpoints of `model` that differ from the weights `shown`, those first that say the most. */
+/** The checkpoints of `model` with other weights than `shown`, the chosen one, the best and the average first. */
 export function others(model: ModelDetails, shown: string): string[] {
-  const telling = (name: string) => (name === model.checkpoint ? 0 : name === "best" ? 1 : name === "average" ? 2 : 3);
-  const named = [...model.checkpoints].reverse().sort((a, b) => telling(a) - telling(b));
+  const order = (name: string) => (name === model.checkpoint ? 0 : name === "best" ? 1 : name === "average" ? 2 : 3);
+  const named = [...model.checkpoints].reverse().sort((a, b) => order(a) - order(b));
   return distinct({ ...model, checkpoints: named }).filter((name) => identityOf(model, name) !== shown);
 }
 
-/** A name with the others that the same weights go under. */
+/** A name with the other names of the same weights. */
 export function labelOf(model: ModelDetails, checkpoint: string): string {
   const identity = identityOf(model, checkpoint);
   const also = model.checkpoints.filter((name) => name !== checkpoint && identityOf(model, name) === identity);

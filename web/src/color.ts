@@ -18,12 +18,12 @@ export function cssColor(share: number, dark: boolean): string {
   return `rgb(${colorOf(share, dark).join(",")})`;
 }
 
-/** Of heads drawn over each other, light and dark; the first is the one that is looked at. */
+/** Colors of heads drawn over each other, light and dark; the first is that of the chosen head. */
 const LAYERS: [string, string][] = [
   ["#0f6a8b", "#6fc4e2"], ["#c2410c", "#ff9d5c"], ["#6d28d9", "#b79bff"], ["#3f7d20", "#8fd46a"],
   ["#a8125f", "#ff86c2"], ["#7a5c00", "#e3c34a"], ["#475569", "#b5c0d0"], ["#00786c", "#4fd6c4"],
 ];
-// Dashes tell heads apart where colors do not.
+// Dashes distinguish heads with similar colors.
 const DASHES = ["", "7 3", "2 3", "10 3 2 3"];
 
 export function layerColor(layer: number, dark: boolean): string {

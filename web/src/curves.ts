@@ -1,21 +1,61 @@
-import type { Curve } from "./document";
+import type { Curve, ModelDetails } from "./document";
+import { identityOf } from "./checkpoints";
 
-export interface Plot {
-  unit: string;
-  names: string[];
-  /** Updates first, then the values of each curve, null where it has none. */
-  columns: [number[], ...(number | null)[][]];
+export interface Line {
+  name: string;
+  /** A baseline is a dashed line. */
+  baseline: boolean;
+  /** Whether each point is a validation, drawn as a dot. */
+  dots: boolean;
 }
 
-/** One plot per unit, its curves over the union of their updates. */
-export function plotsOf(curves: Curve[]): Plot[] {
-  return [...new Set(curves.map((curve) => curve.unit))].map((unit) => {
-    const together = curves.filter((curve) => curve.unit === unit);
-    const updates = [...new Set(together.flatMap((curve) => curve.points.map(([update]) => update)))].sort((a, b) => a - b);
-    const columns = together.map((curve) => {
-      const values = new Map(curve.points);
-      return updates.map((update) => values.get(update) ?? null);
+/** One metric over the updates. */
+export interface Plot {
+  title: string;
+  unit: string;
+  lines: Line[];
+  /** Updates first, then the values of each line, null where it has none. */
+  columns: [number[], ...(number | null)[][]];
+  /** The update of the best checkpoint, if it is known. */
+  best: number | null;
+}
+
+const metricOf = (name: string) => name.replace(/^(training|validation) /, "");
+
+/** The update whose checkpoint has the weights of "best". */
+export function bestUpdate(model: ModelDetails): number | null {
+  if (!model.checkpoints.includes("best")) return null;
+  const same = model.checkpoints.filter((name) => /^\d+$/.test(name) && identityOf(model, name) === identityOf(model, "best"));
+  return same.length ? Number(same[0]) : null;
+}
+
+/** A plot for each metric, the loss first and the learning rate last; the figure of the baseline is a line of its own. */
+export function plotsOf(model: ModelDetails): Plot[] {
+  const { curves, comparison } = model;
+  const baselines = new Set(curves.flatMap(({ baseline }) => (baseline ? [`validation ${baseline}`] : [])));
+  const metrics = [...new Set(curves.filter(({ name }) => !baselines.has(name)).map(({ name }) => metricOf(name)))];
+  const order = (metric: string) => (metric === "loss" ? 0 : metric === "rate" ? 2 : 1);
+  return metrics
+    .sort((one, other) => order(one) - order(other))
+    .map((metric) => {
+      const own = curves.filter(({ name }) => metricOf(name) === metric);
+      const named = own.find(({ baseline }) => baseline)?.baseline;
+      const constant = curves.filter(({ name }) => named && name === `validation ${named}`);
+      return plotOf(metric, own, constant, comparison?.metrics[metric]?.baseline, bestUpdate(model));
     });
-    return { unit, names: together.map((curve) => curve.name), columns: [updates, ...columns] };
+}
+
+function plotOf(metric: string, own: Curve[], constant: Curve[], compared: number | undefined, best: number | null): Plot {
+  const together = [...own, ...constant];
+  const updates = [...new Set(together.flatMap(({ points }) => points.map(([update]) => update)))].sort((a, b) => a - b);
+  const columns = together.map(({ points }) => {
+    const values = new Map(points);
+    return updates.map((update) => values.get(update) ?? null);
   });
+  const lines: Line[] = together.map(({ name }, index) => ({ name: index < own.length ? name : metricOf(name), baseline: index >= own.length, dots: name.startsWith("validation") && index < own.length }));
+  if (compared !== undefined) {
+    lines.push({ name: "baseline", baseline: true, dots: false });
+    columns.push(updates.map(() => compared));
+  }
+  return { title: metric === "rate" ? "learning rate" : metric.replaceAll("_", " "), unit: own[0].unit, lines, columns: [updates, ...columns], best };
 }

@@ -1,4 +1,6 @@
-// What the components draw; `reading.ts` makes it of the documents that Python writes. Nothing here is computed.
+import type { View } from "./view";
+
+// The inspection document that Python writes (format version 2), and the data of a server about its models.
 
 /** Base64 of little-endian float32, row-major. */
 export interface Floats {
@@ -6,62 +8,87 @@ export interface Floats {
   data: string;
 }
 
-/** One side of a translation. `source.pieces` ends with the end symbol "</s>". */
-export interface Side {
-  text: string;
-  ids: number[];
+/** One sequence or graph that a model reads or writes. A text's pieces may include special ones, such as "</s>". */
+export interface Surface {
+  kind: "tokens" | "letters" | "items" | "notes" | "frames" | "graph";
   pieces: string[];
-  /** For each piece, the index of its word in `spelled`. */
+  /** For each piece, the index of its word in `spelled`; empty if pieces are words. */
   words: number[];
   spelled: string[];
+  ids: number[];
+  /** Text between two pieces. */
+  separator: string;
+  /** Of a graph: indices of the nodes of each edge. */
+  edges: [number, number][];
+  /** Of a graph: index of the node of the prediction. */
+  center: number | null;
 }
 
-/** `pieces` are the OUTPUTS, the last of them "</s>" where the output is finished. */
-export interface Target extends Side {
-  /** What the decoder was fed: "<s>", then the outputs but the last. */
-  inputs: string[];
+/** One possible label; a log probability of null is −∞. */
+export interface Alternative {
+  label: string;
+  log_probability: number | null;
+  /** In the vocabulary, if it has one. */
+  id?: number;
 }
 
-export interface Candidate {
-  id: number;
-  piece: string;
-  log_probability: number;
+export type SiteKind = "whole" | "piece" | "after" | "gap" | "node" | "pair";
+
+/** One prediction of the model at one site. */
+export interface Prediction {
+  at: { kind: SiteKind; pieces: number[]; surface: number };
+  kind: "label" | "labels" | "number" | "tag" | "token" | "item" | "link";
+  label: string;
+  /** null: −∞, or of a number. */
+  log_probability: number | null;
+  /** Best first. */
+  alternatives: Alternative[];
+  /** In nats; null if not computed. */
+  entropy: number | null;
+  /** 0 is the most probable; null if not computed. */
+  rank: number | null;
 }
 
-/** What the model weighed up at one target piece. */
-export interface Step {
-  /** In nats. */
-  entropy: number;
-  /** Of the chosen piece; 0 is the most likely. */
-  rank: number;
-  log_probability: number;
-  /** Ten, best first. */
-  candidates: Candidate[];
+/** Positions along one side of the weights: their type, and the label of each. */
+export interface Axis {
+  name: string;
+  labels: string[];
 }
 
-/**
- * encoder: encoder self-attention; decoder: decoder self-attention; source: encoder-decoder attention.
- * The query of row t is the one that predicts target piece t ("source" and "decoder"); keys are `target.inputs`
- * for "decoder" and `source.pieces` for "source"; for "encoder" both are `source.pieces`.
- */
-export type Kind = "encoder" | "decoder" | "source";
-
+/** The weights of the heads of one attention. */
 export interface Attention {
-  kind: Kind;
-  layer: number;
-  mechanism: string;
-  /** heads, queries, keys. A row may be all 0: a query that sees nothing. */
+  /** The part of the network, such as "encoder", "decoder" or "pooling". */
+  side: string;
+  layer: number | null;
+  /** Such as "self" or "source". */
+  part: string;
+  mechanism?: string;
+  /** heads, queries, keys. The row of a query without visible keys is 0. */
   weights: Floats;
-  /** One value per head, by name: entropy, distance, diagonality, largest, end. */
+  /** (queries, keys): 1 where a query may attend to a key; null: everywhere. */
+  allowed: Floats | null;
+  query: Axis;
+  key: Axis;
+  /** For each head, by name: entropy, distance, diagonality, largest, end. */
   measures: Record<string, number[]>;
 }
 
-/** The attention that fits the word alignment best. */
+/** The change of a prediction when a piece is hidden; null where its probability becomes 0. */
+export interface Influence {
+  /** Index of the prediction. */
+  prediction: number;
+  surface: number;
+  values: (number | null)[];
+  /** How pieces were hidden, as a sentence. */
+  hidden: string;
+}
+
+/** The attention that agrees best with word alignments. */
 export interface Alignment {
   attention: string;
   /** null: the mean of the heads. */
   head: number | null;
-  /** How many rows after a piece's own it is read: 1 where the piece has just been fed in. */
+  /** How many rows after its own a piece is read: 1 where the piece is the decoder's last input. */
   shift: number;
   /** (target, source), with the rows moved. */
   weights: Floats;
@@ -71,7 +98,7 @@ export interface Alignment {
   links: [number, number, number][];
 }
 
-/** What the weights of an attention were computed from. */
+/** The vectors from which the weights of an attention were computed. */
 export interface Vectors {
   kind: "product" | "additive" | "none";
   scale: number;
@@ -79,13 +106,13 @@ export interface Vectors {
   query: Floats;
   key: Floats;
   value: Floats;
-  /** (queries, keys): 1 where the mask lets a query look. */
+  /** (queries, keys): 1 where the mask lets a query attend. */
   allowed: Floats;
   /** heads, width; of additive attention only */
   vector: Floats | null;
   /** heads, queries, keys; added to the energy */
   bias: Floats | null;
-  /** How to name the energy, for example "q·k / √64". */
+  /** The name of the energy, for example "q·k / √64". */
   formula: string;
 }
 
@@ -97,7 +124,7 @@ export interface BeamNode {
   token: number;
   piece: string;
   log_probability: number;
-  /** Sum of the log probabilities down to here. */
+  /** Sum of the log probabilities of the pieces up to this one. */
   total: number;
   /** With the length penalty; null until the hypothesis has ended. */
   score: number | null;
@@ -106,81 +133,81 @@ export interface BeamNode {
   best: boolean;
 }
 
-export interface Search {
+export interface SearchSettings {
   beam: number;
   length_penalty: number;
   nbest: number;
 }
 
-/** One sentence through one model. */
-export interface Inspection {
-  format: "regard-inspection";
-  version: 1;
-  model: { name: string; checkpoint: string; source_language: string | null; target_language: string | null };
-  search: Search;
-  /** How many target pieces, from the first, were forced. */
+/** The search of a translation, and its output. */
+export interface Search {
+  settings: SearchSettings;
+  /** Number of target pieces, from the first, that were forced. */
   forced: number;
-  /** Which of `candidates` this is; 0 is the best. */
-  candidate?: number;
-  /** Characters of the text that the model has never seen, each once. */
-  unknown?: string[];
-  /** The sentences of the text that was given, and which of them this is; 0 is the first. */
-  sentences?: string[];
-  sentence?: number;
-  source: Side;
-  target: Target;
+  /** Index of the output in `candidates`; 0 is the best. */
+  candidate: number;
+  candidates: { text: string; score: number; log_probability: number }[];
+  output: string;
   score: number;
   log_probability: number;
   finished: boolean;
-  /** Best first. */
-  candidates: { text: string; score: number; log_probability: number }[];
-  /** One per target piece. */
-  steps: Step[];
-  /** By name ("encoder.0.self", "decoder.2.source"), in order of layers; empty for a model without attention. */
+}
+
+/** The predictions from the state after each layer, by the network's own output layer (logit lens). */
+export interface Lens {
+  layers: string[];
+  /** Indices of the predictions. */
+  sites: number[];
+  /** layers, sites */
+  rows: { label: string; log_probability: number | null }[][];
+}
+
+/** A block of the network, with the shape of its output for this input. */
+export interface Block {
+  name: string;
+  text: string;
+  shape: string;
+  /** The name of its attention in the document, if any. */
+  attention: string | null;
+}
+
+/** Music: the MIDI pitches that sound in each frame. */
+export interface Roll {
+  /** Frames per quarter note. */
+  steps: number;
+  frames: number[][];
+  /** Frames that were given, of a model that completes them. */
+  given?: number[][];
+}
+
+/** One input of a model of any task; `search` is of a translation. */
+export interface Inspection {
+  format: "regard-inspection";
+  version: 2;
+  model: { name: string; task: string; checkpoint: string; source_language?: string | null; target_language?: string | null };
+  text: string;
+  surfaces: Surface[];
+  predictions: Prediction[];
+  /** By name, such as "encoder.0.self", in the order of the network. */
   attention: Record<string, Attention>;
-  alignment: Alignment | null;
-  /** "encoder": source by source; "source": target by source. May be empty. */
-  rollout: Record<string, Floats>;
-  /** By attention, per head: change of log P(output), in nats, when the head is switched off. */
+  influences: Influence[];
+  facts: { unknown?: string[]; truncated?: boolean; parts?: Record<string, number>; node_labels?: (string | null)[]; roll?: Roll };
+  sentences?: string[];
+  sentence?: number;
+  search?: Search;
+  alignment?: Alignment | null;
+  /** "encoder": source by source; "source": target by source. */
+  rollout?: Record<string, Floats>;
+  /** By attention, for each head: change of log P(output), in nats, without the head. */
   ablation?: Record<string, number[]>;
   vectors?: Record<string, Vectors>;
   beam?: BeamNode[];
-  /** The document that this was made of. */
-  written?: object;
-}
-
-/** Positions along one side of the weights: what they are, and each one's label. */
-export interface Axis {
-  name: string;
-  labels: string[];
-}
-
-/** null: impossible. */
-export interface Alternative {
-  label: string;
-  log_probability: number | null;
-}
-
-export interface ObservedStep extends Alternative {
-  /** Best first. */
-  alternatives: Alternative[];
-}
-
-/** One input of any task. Labels of the steps, one after the other, are the text where there is one. */
-export interface Observation {
-  format: "regard-observation";
-  version: 1;
-  model: { name: string; task: string; checkpoint: string };
-  text: string;
-  /** By place; heads, queries, keys. Empty for a model without attention. */
-  attention: Record<string, { weights: Floats; query: Axis; key: Axis }>;
-  steps: ObservedStep[];
-  /** What is likely after the last step, best first. */
-  following: Alternative[];
-  /** What network and baseline add to the output, for a model of both; see `facts` in `regard inspect --json`. */
-  parts?: Record<string, number>;
-  /** The document that this was made of. */
-  written?: object;
+  lens?: Lens;
+  network?: Block[];
+  /** Of a text, the most probable next tokens as they are sampled with the settings of the request. */
+  next?: Alternative[];
+  /** The output of `regard predict` with the settings of the request. */
+  output?: string;
 }
 
 /** A field that a request may set, as JSON Schema says it. */
@@ -201,6 +228,8 @@ export interface RequestSettings {
 export interface Curve {
   name: string;
   unit: string;
+  /** The metric of a baseline without inputs, such as the most frequent label. */
+  baseline?: string;
   /** update, value */
   points: [number, number][];
 }
@@ -211,7 +240,7 @@ export interface Limits {
   characters: number;
   /** Tokens of an output, of a model that takes a length. */
   length?: number;
-  /** Of a sentence that is looked into. */
+  /** Of a sentence that is inspected. */
   pieces: number;
   beam: number;
   nbest: number;
@@ -227,6 +256,15 @@ export interface Comparison {
   metrics: Record<string, { network: number; baseline: number; difference: number; error: number | null }>;
 }
 
+/** How an input is written: a text, several texts, a text with gaps, items, names of nodes, or JSON. */
+export interface InputForm {
+  kind: "text" | "gaps" | "items" | "nodes" | "json";
+  /** The labels of its parts. */
+  boxes: string[];
+  /** Names to choose from. */
+  choices: string[];
+}
+
 export interface ModelDetails {
   name: string;
   source: string | null;
@@ -234,24 +272,28 @@ export interface ModelDetails {
   /** Oldest first, then names such as "best" and "average". */
   checkpoints: string[];
   checkpoint: string;
-  /** Kind of work; a translation where nothing is said. */
   task?: string;
   takes?: string;
   gives?: string;
+  input?: InputForm;
   /** null: a request sets nothing. */
   settings?: RequestSettings | null;
-  /** Whether it can be looked into. */
+  /** Whether its inputs can be inspected. */
   inspects?: boolean;
-  /** Whether a text may be read as it grows. */
+  /** Whether a text can be generated piece by piece. */
   streams?: boolean;
-  /** By checkpoint, what tells its weights from others. */
+  /** By checkpoint, a digest of its weights. */
   weights?: Record<string, string>;
-  /** A sentence of the validation data. */
-  example?: string | null;
-  /** Said by a server alone. */
+  /** Up to three inputs of the validation data. */
+  examples?: string[];
+  /** What the model is, and how good. */
+  about?: string;
+  /** Names of the classes. */
+  labels?: string[];
+  /** Of a server. */
   limits?: Limits;
   /** Of a translation model. */
-  search?: Search;
+  search?: SearchSettings;
   /** The network and its baseline on the validation data; null where they were not compared. */
   comparison?: Comparison | null;
   /** What the model is made of: label and value. */
@@ -269,8 +311,9 @@ export interface ModelEntry {
 
 /** What a page that works offline carries. */
 export interface Bundle {
-  main: Inspection | Observation;
+  main: Inspection;
   other?: Inspection;
   replay?: Inspection[];
   model?: ModelDetails;
+  view?: View;
 }

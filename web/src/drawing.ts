@@ -2,25 +2,38 @@
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "./aligned";
 import { cssColor, layerColor, layerDash } from "./color";
 import { largest, type Matrix } from "./matrix";
+import type { Strip } from "./strip";
 import { visible } from "./words";
 
 const FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 const INK = "#1d2129";
 const MARGIN = 12;
-const HEADING = 26;
+const HEADING = 44;
+const FAINT = "#5a616c";
+const [FOR, AGAINST] = ["#0f6a8b", "#a1331c"];
 
 export function escapeMarkup(text: string): string {
   const names: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
   return text.replace(/[&<>"']/g, (character) => names[character]);
 }
 
-function sheet(width: number, height: number, title: string, body: string): string {
-  const [w, h] = [Math.ceil(width + 2 * MARGIN), Math.ceil(height + 2 * MARGIN + HEADING)];
-  const heading = escapeMarkup(title);
+/** What a drawing is of: a title, and below it the text and the model. */
+export interface Heading {
+  title: string;
+  source: string;
+}
+
+type Measure = (text: string) => number;
+
+/** A white sheet with its heading, as wide as the heading needs. */
+function sheet(width: number, height: number, { title, source }: Heading, measure: Measure, body: string): string {
+  const room = Math.max(width, measure(title), measure(source));
+  const [w, h] = [Math.ceil(room + 2 * MARGIN), Math.ceil(height + 2 * MARGIN + HEADING)];
+  const line = (text: string, y: number, color: string) => `<text x="${MARGIN}" y="${y}" font-size="12" fill="${color}">${escapeMarkup(text)}</text>`;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" ` +
-    `font-family="${FONT}" font-size="13" fill="${INK}"><title>${heading}</title>` +
-    `<rect width="${w}" height="${h}" fill="#fff"/><text x="${MARGIN}" y="${MARGIN + 10}" font-size="12">${heading}</text>` +
+    `font-family="${FONT}" font-size="13" fill="${INK}"><title>${escapeMarkup(title)}</title>` +
+    `<rect width="${w}" height="${h}" fill="#fff"/>${line(title, MARGIN + 10, INK)}${line(source, MARGIN + 26, FAINT)}` +
     `<g transform="translate(${MARGIN} ${MARGIN + HEADING})">${body}</g></svg>`
   );
 }
@@ -29,7 +42,7 @@ function round(value: number): string {
   return String(Math.round(value * 100) / 100);
 }
 
-export function drawAligned(layout: AlignedLayout, title: string): string {
+export function drawAligned(layout: AlignedLayout, heading: Heading, measure: Measure): string {
   const arcs = layout.arcs.map(
     (arc) =>
       `<path d="${arc.path}" fill="none" stroke="${layerColor(arc.layer ?? 0, false)}" ` +
@@ -39,32 +52,82 @@ export function drawAligned(layout: AlignedLayout, title: string): string {
   const piece = (placed: Placed) =>
     `<rect x="${round(placed.x)}" y="${placed.y}" width="${round(placed.width)}" height="${PIECE_HEIGHT}" rx="4" fill="#eef1f4"/>` +
     `<text x="${round(placed.x + placed.width / 2)}" y="${placed.y + 16.5}" text-anchor="middle">${escapeMarkup(placed.label)}</text>`;
-  return sheet(layout.width, layout.height, title, arcs.join("") + [...layout.keys, ...layout.queries].map(piece).join(""));
+  return sheet(layout.width, layout.height, heading, measure, arcs.join("") + [...layout.keys, ...layout.queries].map(piece).join(""));
 }
 
-export function drawHeatMap(
-  matrix: Matrix,
-  queries: string[],
-  keys: string[],
-  title: string,
-  measure: (text: string) => number,
-): string {
-  const cell = 22;
+export interface HeatMapData {
+  matrix: Matrix;
+  allowed: Matrix | null;
+  queries: string[];
+  keys: string[];
+  /** The types of the rows and the columns. */
+  rowName: string;
+  columnName: string;
+}
+
+const CELL = 22;
+const BAR = 120; // pixels of the color bar
+
+/** The color bar from 0 to the largest value. */
+function colorBar(x: number, y: number, most: number, unit: string): string {
+  const steps = 24;
+  const parts = Array.from({ length: steps }, (_, step) => `<rect x="${round(x + 16 + (step * BAR) / steps)}" y="${y}" width="${round(BAR / steps + 0.3)}" height="9" fill="${cssColor(step / (steps - 1), false)}"/>`);
+  return `<text x="${x}" y="${y + 9}" font-size="12">0</text>${parts.join("")}<text x="${x + BAR + 22}" y="${y + 9}" font-size="12">${most.toPrecision(3)} ${unit}</text>`;
+}
+
+export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnName }: HeatMapData, heading: Heading, measure: Measure): string {
   const widest = (labels: string[]) => Math.max(0, ...labels.map((label) => measure(visible(label)))) + 8;
-  const [left, top] = [widest(queries), widest(keys)];
+  const [left, top] = [Math.max(widest(queries), 0) + 22, widest(keys) + 22];
   const most = largest(matrix) || 1;
+  const [width, height] = [matrix.columns * CELL, matrix.rows * CELL];
   const parts = keys.map((key, column) => {
-    const x = round(left + (column + 0.5) * cell + 4);
+    const x = round(left + (column + 0.5) * CELL + 4);
     return `<text transform="translate(${x} ${round(top - 5)}) rotate(-90)">${escapeMarkup(visible(key))}</text>`;
   });
   queries.forEach((query, row) => {
-    const y = round(top + row * cell + 15.5);
+    const y = round(top + row * CELL + 15.5);
     parts.push(`<text x="${round(left - 6)}" y="${y}" text-anchor="end">${escapeMarkup(visible(query))}</text>`);
   });
   matrix.values.forEach((value, index) => {
     const [row, column] = [Math.floor(index / matrix.columns), index % matrix.columns];
-    const place = `x="${round(left + column * cell)}" y="${round(top + row * cell)}" width="${cell}" height="${cell}"`;
-    parts.push(`<rect ${place} fill="${cssColor(value / most, false)}"><title>${value.toPrecision(4)}</title></rect>`);
+    const [x, y] = [round(left + column * CELL), round(top + row * CELL)];
+    const hidden = allowed !== null && allowed.values[index] === 0;
+    const shape = `x="${x}" y="${y}" width="${CELL}" height="${CELL}"`;
+    parts.push(`<rect ${shape} fill="${cssColor(value / most, false)}"><title>${hidden ? "hidden by the mask" : value.toPrecision(4)}</title></rect>`);
+    if (hidden) parts.push(`<path d="M${x},${round(top + (row + 1) * CELL)}l${CELL},${-CELL}" stroke="${FAINT}" stroke-width="0.7"/>`);
   });
-  return sheet(left + matrix.columns * cell, top + matrix.rows * cell, `${title}; darkest = ${most.toPrecision(3)}`, parts.join(""));
+  const axes =
+    `<text x="${round(left + width / 2)}" y="12" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`key: ${columnName}`)}</text>` +
+    `<text transform="translate(12 ${round(top + height / 2)}) rotate(-90)" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`query: ${rowName}`)}</text>`;
+  const below = top + height + 14;
+  // A short map still has room for the names of its axes.
+  const [wide, high] = [Math.max(left + width, left + width / 2 + measure(`key: ${columnName}`) / 2, BAR + 90), Math.max(below + 12, top + height / 2 + measure(`query: ${rowName}`) / 2)];
+  const note = allowed ? `<text x="${BAR + 90}" y="${below + 9}" font-size="12" fill="${FAINT}">hatched: hidden by the mask</text>` : "";
+  return sheet(note ? Math.max(wide, BAR + 90 + measure("hatched: hidden by the mask")) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, most, "weight") + note);
+}
+
+/** Pieces of an input, each shaded by its value, in lines of at most `room` pixels. */
+export function drawStrip({ lines, least, most, mode, unit }: Strip, heading: Heading, measure: Measure, room = 760): string {
+  const size = Math.max(Math.abs(least), Math.abs(most), 1e-9);
+  const parts: string[] = [];
+  let [y, widest] = [0, 0];
+  for (const { pieces, values, hidden } of lines) {
+    let x = 0;
+    pieces.forEach((piece, index) => {
+      const [label, value] = [visible(piece), values[index]];
+      const width = measure(label) + 8;
+      if (x + width > room && x > 0) [x, y] = [0, y + 28];
+      const share = value === null ? 1 : value / size;
+      const color = hidden[index] ? "none" : share < 0 ? AGAINST : FOR;
+      const border = share < 0 ? ` stroke="${AGAINST}" stroke-dasharray="3 2"` : "";
+      parts.push(`<rect x="${round(x)}" y="${y}" width="${round(width)}" height="22" rx="3" fill="${color}" fill-opacity="${round(0.55 * Math.min(1, Math.abs(share)))}"${border}/>`);
+      parts.push(`<text x="${round(x + 4)}" y="${y + 15.5}">${escapeMarkup(label)}<title>${value === null ? "+∞" : value.toPrecision(3)}</title></text>`);
+      x += width + 3;
+      widest = Math.max(widest, x);
+    });
+    y += 34;
+  }
+  const scale = mode === "influence" ? `solid: for the answer, dashed: against it; strongest ${size.toPrecision(3)} ${unit}` : `strongest ${size.toPrecision(3)} (share of the attention)`;
+  parts.push(`<text x="0" y="${y + 8}" font-size="12" fill="${FAINT}">${escapeMarkup(scale)}</text>`);
+  return sheet(Math.max(widest, measure(scale)), y + 12, heading, measure, parts.join(""));
 }

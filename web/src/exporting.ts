@@ -1,12 +1,12 @@
 import { layRows } from "./aligned";
 import { fetchTemplate } from "./api";
-import { drawAligned, drawHeatMap } from "./drawing";
+import { drawAligned, drawHeatMap, drawStrip, type Heading } from "./drawing";
 import { fillTemplate } from "./offline";
 import { fileName } from "./format";
-import { writtenDocument } from "./reading";
 import { measureText } from "./paint";
-import { placeView } from "./observing";
-import { details, inspection, observation, other, replay, status } from "./state";
+import { details, inspection, other, replay, status } from "./state";
+import { strip } from "./strip";
+import { viewOf } from "./view";
 import { alignedView, heatView } from "./views";
 
 export function download(content: BlobPart, type: string, name: string): void {
@@ -17,31 +17,33 @@ export function download(content: BlobPart, type: string, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
+const LONGEST = 90;
+
+/** The heading of a drawing of the current inspection. */
+function heading(title: string): Heading {
+  const { model, text } = inspection.value!;
+  const line = text.replaceAll(/\s+/g, " ");
+  return { title, source: `${model.name}, checkpoint ${model.checkpoint}: ${line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line}` };
+}
+
 export function alignedSvg(): string {
   const { keys, queries, links, title } = alignedView.value!;
-  return drawAligned(layRows(keys, queries, links, measureText), title);
+  return drawAligned(layRows(keys, queries, links, measureText), heading(title), measureText);
 }
 
 export function heatMapSvg(): string {
-  const { colors, queries, keys, title } = heatView.value!;
-  return drawHeatMap(colors, queries, keys, title, measureText);
+  const { colors, title, ...data } = heatView.value!;
+  return drawHeatMap({ ...data, matrix: colors }, heading(title), measureText);
 }
 
-export function placeSvg(): string {
-  const { matrix, queries, keys, title } = placeView.value!;
-  return drawHeatMap(matrix, queries, keys, title, measureText);
+/** The strip of "why and where". */
+export function stripSvg(): string {
+  const shown = strip.value!;
+  return drawStrip(shown, heading(`${shown.mode === "influence" ? "Influence on" : "Attention for"} “${shown.label.trim()}”`), measureText);
 }
 
-/** What the page shows now, as Python writes it. */
-export function shownDocument(): object {
-  return writtenDocument(observation.value ?? inspection.value!);
-}
 
-export function shownText(): string {
-  return observation.value?.text ?? inspection.value!.source.text;
-}
-
-/** Runs `task`, and tells what goes wrong beside the buttons. */
+/** Runs `task`, and displays its error next to the buttons. */
 async function attempt(task: () => Promise<void>): Promise<void> {
   status.export.value = { busy: true, problem: "" };
   const problem = await task().then(
@@ -71,13 +73,14 @@ export function exportPng(svg: string, name: string): Promise<void> {
 /** The page with its data in it. */
 export function exportPage(): Promise<void> {
   return attempt(async () => {
-    const main = shownDocument();
+    const main = inspection.value!;
     const page = fillTemplate(await fetchTemplate(), {
       main,
-      other: other.value ? writtenDocument(other.value) : undefined,
-      replay: replay.value.length ? replay.value.map(writtenDocument) : undefined,
+      other: other.value ?? undefined,
+      replay: replay.value.length ? replay.value : undefined,
       model: details.value ?? undefined,
+      view: viewOf(),
     });
-    download(page, "text/html", fileName(shownText(), "html"));
+    download(page, "text/html", fileName(main.text, "html"));
   });
 }

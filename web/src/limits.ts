@@ -1,4 +1,4 @@
-// What a server allows, said before it refuses; and its refusals in words for whoever sits before the page.
+// The limits of a server, checked before a request, and its errors in words for the user.
 import type { Limits } from "./document";
 
 export function count(number: number, thing: string): string {
@@ -31,14 +31,14 @@ export function fileProblem(file: { name: string; size: number }, limits: Limits
   return `${file.name} is too large: ${kibibytes(file.size)}, where this server takes less than ${kibibytes(limits.file_bytes)}.`;
 }
 
-/** What a refusal means and what to do, with what the server said. */
+/** The meaning of an error, what to do, and the message of the server. */
 export function refusal(status: number, said: string, retryAfter: string | null): string {
   const own = said.replace(/^Invalid request: /, "");
   const seconds = Number(retryAfter) > 0 ? Math.ceil(Number(retryAfter)) : 0;
   const again = seconds ? `Try again in ${count(seconds, "second")}.` : "Try again in a moment.";
   if (status === 413) return `This is too large for this server; send less at a time. ${sentence(own)}`.trim();
   if (status === 429 && /quota/.test(own)) return sentence(own);
-  if (status === 429) return `The server has been asked too much. ${again} ${sentence(own)}`.trim();
+  if (status === 429) return `The server received too many requests. ${again} ${sentence(own)}`.trim();
   if (status === 408 || status === 504 || (status === 503 && /more than/.test(own)))
     return `The server could not do this in time: a shorter text or a smaller beam takes less. ${again} ${sentence(own)}`.trim();
   if (status === 503) return `${sentence(own) || "The server is not ready."} ${again}`;

@@ -2,8 +2,9 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { followAddress, start } from "./actions";
 import { App } from "./components/App";
-import { offline, theme } from "./state";
-import { followForm } from "./translating";
+import { offline, savedView, theme } from "./state";
+import { applyView } from "./view";
+import { followForm, followSampling, followTyping, followView } from "./inspecting";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
@@ -13,4 +14,10 @@ effect(() => {
 render(<App />, document.getElementById("app")!);
 followAddress();
 followForm();
-if (!offline) void start();
+if (offline) applyView(savedView);
+else {
+  followView();
+  followTyping();
+  followSampling();
+  void start();
+}

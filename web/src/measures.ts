@@ -3,19 +3,19 @@ import { headsOf } from "./shown";
 
 /** A sentence for each measure of a head. */
 export const MEASURES: Record<string, { label: string; unit: string; text: string }> = {
-  entropy: { label: "entropy", unit: "nats", text: "Mean entropy of a row: 0 looks at one place, ln of the length at all alike." },
+  entropy: { label: "entropy", unit: "nats", text: "Mean entropy of a row: 0 attends to one position, ln of the length to all equally." },
   distance: {
     label: "distance",
     unit: "pieces",
-    text: "Mean |i − j| between where a row stands and where it looks; for encoder-decoder attention in positions of the source, after scaling.",
+    text: "Mean |i − j| between query and key; for encoder-decoder attention in positions of the source, after scaling.",
   },
-  diagonality: { label: "diagonality", unit: "", text: "How close the weights lie to the diagonal, from 0 to 1." },
+  diagonality: { label: "diagonality", unit: "", text: "How close the weights are to the diagonal, from 0 to 1." },
   largest: { label: "largest", unit: "", text: "Mean of the largest weight of each row." },
-  end: { label: "end", unit: "", text: "Share of the weight on the end or begin symbol, where a head often rests." },
+  end: { label: "end", unit: "", text: "Share of the weight on the begin or end symbol, to which many heads attend by default." },
   off: {
     label: "off",
     unit: "nats",
-    text: "Change of log P(output) when the head is switched off: the only causal one of these numbers.",
+    text: "Change of log P(answer) when the head is switched off: the only causal one of these numbers.",
   },
 };
 
@@ -23,13 +23,13 @@ export function describe(measure: string) {
   return MEASURES[measure] ?? { label: measure, unit: "", text: "" };
 }
 
-/** The measures there are, "off" among them once heads were switched off. */
+/** The measures of an inspection, with "off" once heads were switched off. */
 export function measuresOf(inspection: Inspection): string[] {
   const names = new Set(Object.values(inspection.attention).flatMap((attention) => Object.keys(attention.measures)));
   return [...names, ...(inspection.ablation ? ["off"] : [])];
 }
 
-/** A measure of a head, or of all heads of an attention on average; undefined where it was not taken. */
+/** A measure of a head, or of all heads of an attention on average; undefined if not computed. */
 export function measureOf(inspection: Inspection, name: string, head: number | null, measure: string): number | undefined {
   const values = measure === "off" ? inspection.ablation?.[name] : inspection.attention[name].measures[measure];
   if (!values) return undefined;

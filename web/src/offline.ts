@@ -1,5 +1,4 @@
-import type { Bundle, Inspection } from "./document";
-import { readDocument, type InspectionDocument } from "./reading";
+import type { Bundle } from "./document";
 
 /** JSON that may stand in a script element. */
 export function scriptJson(value: unknown): string {
@@ -16,7 +15,5 @@ export function fillTemplate(template: string, bundle: object): string {
 export function readBundle(): Bundle | null {
   const text = document.getElementById("bundle")?.textContent?.trim();
   if (!text) return null;
-  const { main, other, replay, model } = JSON.parse(text) as Bundle;
-  const read = (found: Inspection) => readDocument(found as Inspection | InspectionDocument) as Inspection;
-  return { main: readDocument(main), other: other && read(other), replay: replay?.map(read), model };
+  return JSON.parse(text) as Bundle;
 }

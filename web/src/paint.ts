@@ -5,7 +5,7 @@ const FONT = "system-ui, sans-serif";
 const ruler = document.createElement("canvas").getContext("2d")!;
 const widths = new Map<string, number>();
 
-/** The width of a label in the type of the drawings. */
+/** The width of a label in the font of the drawings. */
 export function measureText(text: string): number {
   let width = widths.get(text);
   if (width === undefined) {
@@ -16,14 +16,14 @@ export function measureText(text: string): number {
   return width;
 }
 
-/** One pixel a cell; the style sheet makes it as large as it is to be. */
-export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: boolean): void {
+/** One pixel for each cell, which the style sheet enlarges; `most` has the strongest color. */
+export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: boolean, most = largest(matrix)): void {
   canvas.width = matrix.columns;
   canvas.height = matrix.rows;
   const context = canvas.getContext("2d");
   if (!context || matrix.values.length === 0) return;
   const image = context.createImageData(matrix.columns, matrix.rows);
-  const most = largest(matrix) || 1;
+  most ||= 1;
   matrix.values.forEach((value, index) => image.data.set([...colorOf(value / most, dark), 255], 4 * index));
   context.putImageData(image, 0, 0);
 }
@@ -34,7 +34,30 @@ export interface Geometry {
   size: number;
 }
 
-/** The labels of a heat map, around the place of its cells. */
+/** Diagonal lines over the cells that a mask hides. */
+export function paintMask(canvas: HTMLCanvasElement, allowed: Matrix, size: number): void {
+  const ratio = devicePixelRatio;
+  [canvas.width, canvas.height] = [allowed.columns * size * ratio, allowed.rows * size * ratio];
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  context.scale(ratio, ratio);
+  context.strokeStyle = getComputedStyle(canvas).color;
+  context.globalAlpha = 0.45;
+  context.beginPath();
+  allowed.values.forEach((value, index) => {
+    if (value !== 0) return;
+    const [x, y] = [(index % allowed.columns) * size, Math.floor(index / allowed.columns) * size];
+    for (let from = 0; from < size; from += 6) {
+      context.moveTo(x, y + from);
+      context.lineTo(x + from, y);
+      context.moveTo(x + from, y + size);
+      context.lineTo(x + size, y + from);
+    }
+  });
+  context.stroke();
+}
+
+/** The labels of a heat map, around its cells. */
 export function paintLabels(canvas: HTMLCanvasElement, queries: string[], keys: string[], { left, top, size }: Geometry): void {
   const [width, height] = [left + keys.length * size + 1, top + queries.length * size + 1];
   const ratio = devicePixelRatio;

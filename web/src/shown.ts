@@ -1,9 +1,10 @@
-// Which attention of an inspection is looked at, and its weights with their labels.
-import type { Inspection, Kind } from "./document";
+// The chosen head of an inspection, and its weights with their labels.
+import type { Inspection } from "./document";
 import { mean, plane, type Matrix } from "./matrix";
-import { inputWords, type Words } from "./words";
+import { groupOf, wordsOf } from "./reading";
+import type { Words } from "./words";
 
-/** `head` null is the mean of the heads; `attention` "rollout" with a name of `rollout` in `rollout`. */
+/** `head` null is the mean of the heads; or a name of `rollout`. */
 export type Choice = { attention: string; head: number | null } | { rollout: string };
 
 /** A head drawn over another. */
@@ -12,44 +13,47 @@ export type Overlaid = { attention: string; head: number | null };
 export interface Shown {
   title: string;
   why: string;
-  kind: Kind;
+  /** The type of the attention. */
+  group: string;
   matrix: Matrix;
+  /** 1 where a query may attend to a key; null: everywhere. */
+  allowed: Matrix | null;
   /** null of a rollout. */
   attention: string | null;
   head: number | null;
   queries: string[];
   keys: string[];
+  /** The types of the positions. */
+  rows: string;
+  columns: string;
   queryWords: Words;
   keyWords: Words;
 }
 
-export const KIND_NAMES: Record<Kind, string> = {
-  source: "Encoder-decoder",
-  encoder: "Encoder self-attention",
-  decoder: "Decoder self-attention",
-};
-
-export function kindsOf(inspection: Inspection): Kind[] {
-  const kinds = new Set(Object.values(inspection.attention).map((attention) => attention.kind));
-  return (["source", "encoder", "decoder"] as Kind[]).filter((kind) => kinds.has(kind));
+/** The types of attention, encoder-decoder attention first. */
+export function groupsOf(inspection: Inspection): string[] {
+  const groups = [...new Set(Object.values(inspection.attention).map(groupOf))];
+  return [...groups.filter((group) => group.startsWith("Encoder-decoder")), ...groups.filter((group) => !group.startsWith("Encoder-decoder"))];
 }
 
 export function headsOf(inspection: Inspection, name: string): number {
   return inspection.attention[name].weights.shape[0];
 }
 
-/** The alignment's attention, or else the mean of the last encoder-decoder (or any last) attention. */
+/** The attention that the answer is read from: a pointer, the alignment's, the pooling, or the last one. */
 export function defaultChoice(inspection: Inspection): Choice | null {
   const { alignment, attention } = inspection;
-  if (alignment && attention[alignment.attention]) return { attention: alignment.attention, head: alignment.head };
   const names = Object.keys(attention);
-  const last = names.filter((name) => attention[name].kind === "source").at(-1) ?? names.at(-1);
-  return last === undefined ? null : { attention: last, head: null };
+  const pointer = names.find((name) => name.startsWith("copying."));
+  if (pointer) return { attention: pointer, head: null };
+  if (alignment && attention[alignment.attention]) return { attention: alignment.attention, head: alignment.head };
+  const last = names.find((name) => attention[name].side === "pooling") ?? names.filter((name) => attention[name].part.endsWith("source")).at(-1) ?? names.at(-1);
+  return last === undefined ? null : { attention: last, head: headsOf(inspection, last) === 1 ? 0 : null };
 }
 
-/** `choice` where the inspection has it, or else its default. */
+/** `choice` if the inspection has it, otherwise its default. */
 export function settle(inspection: Inspection, choice: Choice | null): Choice | null {
-  if (choice && "rollout" in choice && inspection.rollout[choice.rollout]) return choice;
+  if (choice && "rollout" in choice && inspection.rollout?.[choice.rollout]) return choice;
   if (choice && "attention" in choice && inspection.attention[choice.attention])
     if ((choice.head ?? 0) < headsOf(inspection, choice.attention)) return choice;
   return defaultChoice(inspection);
@@ -60,18 +64,18 @@ export function sameChoice(left: Choice | null, right: Choice | null): boolean {
 }
 
 export function titleOf(choice: Choice): string {
-  if ("rollout" in choice) return `rollout of the ${choice.rollout === "source" ? "encoder-decoder" : "encoder"} attention`;
+  if ("rollout" in choice) return `rollout of the ${choice.rollout === "source" ? "encoder-decoder attention" : `${choice.rollout} attention`}`;
   return `${choice.attention}, ${choice.head === null ? "mean of the heads" : `head ${choice.head}`}`;
 }
 
-/** Those of `heads` that can be drawn over `choice`: there, of its kind, and not the same. */
+/** Those of `heads` that can be drawn over `choice`: they exist, are of its type, and differ from it. */
 export function fitting(inspection: Inspection, choice: Choice, heads: Overlaid[]): Overlaid[] {
-  const { kind } = show(inspection, choice);
-  const there = (each: Overlaid) => inspection.attention[each.attention]?.kind === kind && (each.head ?? 0) < headsOf(inspection, each.attention);
-  return heads.filter((each) => there(each) && !sameChoice(each, choice));
+  const { group } = show(inspection, choice);
+  const exists = ({ attention, head }: Overlaid) => inspection.attention[attention] && groupOf(inspection.attention[attention]) === group && (head ?? 0) < headsOf(inspection, attention);
+  return heads.filter((each) => exists(each) && !sameChoice(each, choice));
 }
 
-/** `heads` with one more, or without it where it is among them. */
+/** `heads` with one more, or without it if it is one of them. */
 export function toggled(heads: Overlaid[], head: Overlaid): Overlaid[] {
   const others = heads.filter((each) => !sameChoice(each, head));
   return others.length < heads.length ? others : [...heads, head];
@@ -82,39 +86,36 @@ export function readLate(inspection: Inspection, choice: Choice): boolean {
   return !("rollout" in choice) && show(inspection, choice).why !== "" && !!inspection.alignment?.shift;
 }
 
-/** As `show`, for the aligned text: an alignment may read the row after a piece, where the piece was just fed in. */
+/** As `show`, for the aligned text: an alignment may read the row after a piece, whose input is that piece. */
 export function showAligned(inspection: Inspection, choice: Choice): Shown {
   const shown = show(inspection, choice);
   if (!readLate(inspection, choice)) return shown;
   return { ...shown, title: `${shown.title}, read one step late`, matrix: plane(inspection.alignment!.weights) };
 }
 
-function labelsOf(inspection: Inspection, kind: Kind) {
-  const { source, target } = inspection;
-  const sourceWords = { of: source.words, spelled: source.spelled };
-  const targetWords = { of: target.words, spelled: target.spelled };
-  if (kind === "encoder") return { queries: source.pieces, keys: source.pieces, queryWords: sourceWords, keyWords: sourceWords };
-  if (kind === "source") return { queries: target.pieces, keys: source.pieces, queryWords: targetWords, keyWords: sourceWords };
-  const keyWords = inputWords(targetWords, target.inputs[0]);
-  return { queries: target.pieces, keys: target.inputs, queryWords: targetWords, keyWords };
+/** The attention whose axes a rollout has. */
+function axesOf(inspection: Inspection, rollout: string) {
+  const all = Object.values(inspection.attention);
+  const part = rollout === "source" ? "source" : "self";
+  return all.find((each) => each.part.endsWith(part) && (part === "source" || each.side === rollout)) ?? all[0];
 }
 
 export function show(inspection: Inspection, choice: Choice): Shown {
+  const own = "rollout" in choice ? axesOf(inspection, choice.rollout) : inspection.attention[choice.attention];
+  const [queries, keys] = [own.query.labels, own.key.labels];
+  const axes = { queries, keys, rows: own.query.name, columns: own.key.name, queryWords: wordsOf(inspection, queries), keyWords: wordsOf(inspection, keys) };
+  const shared = { title: titleOf(choice), group: groupOf(own), ...axes };
   if ("rollout" in choice) {
-    const kind: Kind = choice.rollout === "source" ? "source" : "encoder";
-    const why = "Attention of all layers multiplied through, with the connections past each layer counted in.";
-    const matrix = plane(inspection.rollout[choice.rollout]);
-    return { title: titleOf(choice), why, kind, matrix, attention: null, head: null, ...labelsOf(inspection, kind) };
+    const why = "The attention of all layers multiplied, with the residual connections.";
+    return { ...shared, why, matrix: plane(inspection.rollout![choice.rollout]), allowed: null, attention: null, head: null };
   }
-  const { kind, weights } = inspection.attention[choice.attention];
-  const { alignment } = inspection;
+  const { alignment = null } = inspection;
   const chosen = alignment !== null && sameChoice(choice, { attention: alignment.attention, head: alignment.head });
   return {
-    title: titleOf(choice),
+    ...shared,
     why: chosen ? alignment.why : "",
-    kind,
-    matrix: choice.head === null ? mean(weights) : plane(weights, choice.head),
+    matrix: choice.head === null ? mean(own.weights) : plane(own.weights, choice.head),
+    allowed: own.allowed && plane(own.allowed),
     ...choice,
-    ...labelsOf(inspection, kind),
   };
 }

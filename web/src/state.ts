@@ -1,27 +1,31 @@
 import { computed, signal } from "@preact/signals";
-import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
+import type { Inspection, ModelDetails, ModelEntry } from "./document";
 import { BASELINE } from "./checkpoints";
+import { glossaryOf } from "./glossary";
 import { readBundle } from "./offline";
 import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
 const bundle = readBundle();
 const kept = bundle?.main ?? null;
 
-/** A page with its data in it has no server to ask. */
+/** The view of a saved page. */
+export const savedView = bundle?.view ?? {};
+
+/** A page with its data in it has no server. */
 export const offline = bundle !== null;
 
 export const models = signal<ModelEntry[]>([]);
 export const details = signal<ModelDetails | null>(bundle?.model ?? null);
 
-/** The last answer, and what was asked for it (`subject`). */
-export const answer = signal<Inspection | null>(kept?.format === "regard-inspection" ? kept : null);
+/** The last inspection, and the request that it answers (`subject`). */
+export const answer = signal<Inspection | null>(kept);
 export const answered = signal("");
 export const other = signal<Inspection | null>(bundle?.other ?? null);
 export const replay = signal<Inspection[]>(bundle?.replay ?? []);
 
-/** What the next translation is asked with. */
+/** The next request. */
 export const asking = {
-  text: signal(!kept ? "" : kept.format === "regard-inspection" ? kept.source.text : kept.text),
+  text: signal(kept?.text ?? ""),
   model: signal(""),
   checkpoint: signal(""),
   beam: signal<number | null>(null),
@@ -32,21 +36,9 @@ export const asking = {
   sentence: signal(0),
 };
 
-/** What an answer belongs to: another text, model or search is another subject; another piece of it is not. */
-export const subject = computed(() => {
-  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
-  const search = [beam.value, lengthPenalty.value, coveragePenalty.value];
-  return JSON.stringify([text.value.trim(), model.value, checkpoint.value, search]);
-});
-
-/** What is shown: never an answer to something else than what stands in the form. */
-export const inspection = computed(() => (offline || answered.value === subject.value ? answer.value : null));
-
-/** The kind of work of the model in the form. */
-export const task = computed(() =>
-  kept?.format === "regard-observation"
-    ? kept.model.task
-    : (models.value.find((model) => model.name === asking.model.value)?.task ?? "translation"),
+/** The task of the model in the form. */
+export const task = computed(
+  () => kept?.model.task ?? models.value.find((model) => model.name === asking.model.value)?.task ?? "translation",
 );
 
 /** Whether the model is a baseline alone. */
@@ -55,31 +47,50 @@ export const alone = computed(() => {
   return own === BASELINE && (asking.checkpoint.value || own) === own;
 });
 
-/** Whether the form translates with a search that can be looked into. */
-export const translates = computed(() => task.value === "translation" && !alone.value);
+/** Whether the form translates by a search. */
+export const translates = computed(() => (kept ? kept.search !== undefined : task.value === "translation" && !alone.value));
 
-/** What was observed of one input of another task, and of what. */
-export const observed = signal<Observation | null>(kept?.format === "regard-observation" ? kept : null);
-export const observedOf = signal("");
-export const observable = computed(() => JSON.stringify([asking.text.value, asking.model.value, asking.checkpoint.value]));
-export const observation = computed(() => (offline || observedOf.value === observable.value ? observed.value : null));
+/** Whether inputs of the model in the form can be inspected. */
+export const inspects = computed(() => translates.value || details.value?.inspects !== false);
 
-/** Whether the text in the form is the one that the model came with. */
-export const isExample = computed(() => {
-  const example = details.value?.example?.trim();
-  return !offline && !!example && asking.text.value.trim() === example;
+/** Settings of the next output, by name; others are the run's own. */
+export const settings = signal<Record<string, number | boolean>>({});
+
+const glossaryTerms = () => JSON.stringify(glossaryOf(glossary.value).terms);
+
+/** The request that an answer belongs to: another text, model or setting is another subject. */
+export const subject = computed(() => {
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
+  const search = translates.value ? [beam.value, lengthPenalty.value, coveragePenalty.value, glossaryTerms()] : [];
+  const own = details.value?.streams ? {} : settings.value; // of a text, they change its continuation only
+  return JSON.stringify([translates.value ? text.value.trim() : text.value, model.value, checkpoint.value, search, own]);
 });
 
-/** The translation of a text of several sentences. */
+/** The inspection on the page: never of another request than the one in the form. */
+export const inspection = computed(() => (offline || answered.value === subject.value ? answer.value : null));
+
+/** Whether the text in the form is an example of the model. */
+export const isExample = computed(() => {
+  const text = asking.text.value.trim();
+  return !offline && (details.value?.examples ?? []).some((example) => example.trim() === text);
+});
+
+/** Required terms of a translation, one a line; see `glossary.ts`. */
+export const glossary = signal("");
+
+/** Whether a translation follows the text while it is written. */
+export const asTyped = signal(false);
+
+/** The translation of a text of several sentences, or with a glossary. */
 export const whole = signal<string | null>(null);
 
 /** The translation of a file, ready to be saved. */
 export const translatedFile = signal<{ name: string; content: Blob } | null>(null);
 
-/** Heads drawn over the one that is looked at, where they are of its kind. */
+/** Heads drawn over the chosen one, if they are of its type. */
 export const overlay = signal<Overlaid[]>([]);
 
-/** The attention that was chosen to look at; null for the default of each inspection. */
+/** The chosen head; null for the default of each inspection. */
 export const choice = signal<Choice | null>(null);
 export const settled = computed(() => (inspection.value ? settle(inspection.value, choice.value) : null));
 export const shown = computed(() =>
@@ -98,6 +109,9 @@ export const overlaid = computed(() =>
     : [],
 );
 
+/** The site of the chosen answer: the index of its piece; null for the first. */
+export const place = signal<number | null>(null);
+
 /** The cell worked out, by query and key. */
 export const cell = signal<{ query: number; key: number } | null>(null);
 
@@ -110,7 +124,7 @@ export const threshold = signal(0.05);
 export const hideSpecial = signal(false);
 export const stretchRows = signal(false);
 
-export type Place = "translate" | "predict" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
+export type Place = "translate" | "why" | "next" | "predict" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
 interface Status {
   busy: boolean;
   problem: string;
@@ -119,6 +133,8 @@ const idle: Status = { busy: false, problem: "" };
 export const status = {
   translate: signal(idle),
   predict: signal(idle),
+  why: signal(idle),
+  next: signal(idle),
   file: signal(idle),
   whole: signal(idle),
   extras: signal(idle),

@@ -1,4 +1,4 @@
-// What the aligned text and the heat map draw, shared with their export.
+// The data that the aligned text and the heat map draw, shared with their export.
 import { computed } from "@preact/signals";
 import { pick, renormalize, stretch } from "./matrix";
 import { aligned, hideSpecial, linkCount, overlaid, shown, stretchRows, threshold, unit } from "./state";
@@ -16,8 +16,9 @@ export const alignedView = computed(() => {
   }));
   return {
     title: current.title + (layers.length > 1 ? `, and ${layers.length - 1} more drawn over it` : ""),
-    kind: current.kind,
-    /** The head that is looked at, then those drawn over it. */
+    rowName: current.rows,
+    columnName: current.columns,
+    /** The chosen head, then those drawn over it. */
     layers,
     queries: words ? current.queryWords.spelled : current.queries,
     keys: words ? current.keyWords.spelled : current.keys,
@@ -37,6 +38,9 @@ export const heatView = computed(() => {
     title: current.title,
     matrix,
     colors: stretchRows.value ? stretch(matrix) : matrix,
+    allowed: current.allowed && pick(current.allowed, rows, columns),
+    rowName: current.rows,
+    columnName: current.columns,
     queries: rows.map((index) => current.queries[index]),
     keys: columns.map((index) => current.keys[index]),
     /** The query and key of each row and column. */

@@ -53,6 +53,13 @@ function biasOf(vectors: Vectors, head: number, query: number, key: number): num
   return vectors.bias ? row(plane(vectors.bias, head), query)[key] : null;
 }
 
+/** Whether a position attends to none after it. */
+export function isCausal({ allowed }: Vectors): boolean {
+  const [rows, columns] = allowed.shape;
+  const values = decode(allowed);
+  return rows === columns && rows > 1 && values.every((value, index) => value === 0 || index % columns <= Math.floor(index / columns));
+}
+
 /** One cell from its vectors: the energy, and the softmax over what may be seen of its row. */
 export function work(vectors: Vectors, head: number, query: number, key: number, recorded: ArrayLike<number>): Worked {
   const summed = (terms: Term[]) => terms.reduce((sum, term) => sum + term.value, 0);

@@ -7,7 +7,7 @@ test("the first visit shows the model's example, and the address stays as it was
   const { asked, state } = await openExample();
   expect(asked[0].body).toMatchObject({ text: "Example of one.", model: "one", nbest: 4 });
   expect([state.asking.text.value, state.isExample.value]).toEqual(["Example of one.", true]);
-  expect(state.inspection.value?.target.text).toBe("EXAMPLE OF ONE.");
+  expect(state.inspection.value?.search?.output).toBe("EXAMPLE OF ONE.");
   expect(location.hash).toBe("");
 });
 
@@ -36,7 +36,7 @@ test.each(["checkpoint", "beam", "lengthPenalty"] as const)("another %s hides th
 test("typing while a text is translated stops it, and its late answer is dropped", async () => {
   const { asked, actions, state } = await openExample();
   state.asking.text.value = "first";
-  void actions.translateText();
+  void actions.submit();
   const first = asked.at(-1)!;
   state.asking.text.value = "second";
   expect(first.signal?.aborted).toBe(true);
@@ -49,28 +49,29 @@ test("typing while a text is translated stops it, and its late answer is dropped
 test("of two requests the earlier one's late answer is dropped", async () => {
   const { asked, actions, state } = await openExample();
   state.asking.text.value = "first";
-  void actions.translateText();
+  void actions.submit();
   state.asking.text.value = "second";
-  void actions.translateText();
+  void actions.submit();
   const [first, second] = asked.slice(-2);
   await second.answer(inspectionOf("second"));
   await first.answer(inspectionOf("first"));
-  expect(state.inspection.value?.target.text).toBe("SECOND");
+  expect(state.inspection.value?.search?.output).toBe("SECOND");
 });
 
 test("what was asked of the old text beside its translation does not come to the new one", async () => {
   const { asked, actions, state } = await openExample();
-  const extras = asked.at(-1)!;
-  expect(extras.body.include).toEqual(["ablation", "beam"]);
+  const [extras, why] = asked.slice(-2);
+  expect(extras.body.include).toEqual(["ablation", "beam", "lens"]);
+  expect(why.body.include).toEqual(["influence"]);
   void actions.loadVectors();
   void actions.loadOther("one", "100");
-  const old = [extras, ...asked.slice(-2)];
+  const old = [extras, why, ...asked.slice(-2)];
   state.asking.text.value = "new";
-  void actions.translateText();
+  void actions.submit();
   await asked.at(-1)!.answer(inspectionOf("new"));
-  for (const each of old) await each.answer(inspectionOf("old", { beam: [], ablation: {}, vectors: {} }));
-  expect(state.inspection.value?.target.text).toBe("NEW");
-  expect([state.inspection.value?.beam, state.inspection.value?.vectors, state.other.value]).toEqual([undefined, undefined, null]);
+  for (const each of old) await each.answer(inspectionOf("old", { beam: [], ablation: {}, vectors: {}, influences: [{ prediction: 0, surface: 0, values: [1, 0], hidden: "" }] }));
+  expect(state.inspection.value?.search?.output).toBe("NEW");
+  expect([state.inspection.value?.beam, state.inspection.value?.vectors, state.inspection.value?.influences, state.other.value]).toEqual([undefined, undefined, [], null]);
 });
 
 test("another model begins with its own example; a text of one's own stays, and is not translated unasked", async () => {
@@ -94,7 +95,7 @@ test("another of the n best outputs and another sentence are asked for, and a ne
   expect(asked.at(-1)!.body).toMatchObject({ sentence: 1 });
   expect(asked.at(-1)!.body.candidate).toBeUndefined();
   state.asking.text.value = "new";
-  void actions.translateText();
+  void actions.submit();
   expect(asked.at(-1)!.body).not.toHaveProperty("sentence");
 });
 
@@ -103,14 +104,14 @@ test("a choice that the server refuses is taken back", async () => {
   void actions.chooseCandidate(3);
   await asked.at(-1)!.answer({ error: "Slowdown: 120 per 1 minute" }, 429);
   expect(state.asking.candidate.value).toBe(0);
-  expect(state.status.translate.value.problem).toContain("asked too much");
+  expect(state.status.translate.value.problem).toContain("too many requests");
 });
 
 test("a text of several sentences is translated whole, once", async () => {
   const { asked, actions, state } = await openExample();
   const found = inspectionOf("A.", { sentences: ["A.", "B."], sentence: 0 });
   state.asking.text.value = "A. B.";
-  void actions.translateText();
+  void actions.submit();
   await asked.at(-1)!.answer(found);
   const whole = asked.find(({ path }) => path === "./v1/translate")!;
   expect(whole.body).toEqual({ text: "A. B.", model: "one" });
@@ -125,7 +126,7 @@ test("a text beyond the limit is not sent", async () => {
   const { asked, actions, state } = await openExample();
   const before = asked.length;
   state.asking.text.value = "a".repeat(41);
-  await actions.translateText();
+  await actions.submit();
   expect(asked).toHaveLength(before);
   expect(state.status.translate.value.problem).toContain("41 characters");
 });
@@ -160,7 +161,7 @@ test("Enter before the model is known counts once it is, and what is only being 
     const { asked, actions, state } = await openPage();
     void actions.start();
     state.asking.text.value = "early";
-    if (enter) void actions.translateText();
+    if (enter) void actions.submit();
     await settled();
     expect(asked.map(({ body }) => body.text)).toEqual(enter ? ["early"] : []);
     expect(state.details.value?.name).toBe("one");
@@ -176,7 +177,33 @@ test("what failed at the beginning is tried again, with the text that was writte
   expect(asked).toHaveLength(0);
   vi.stubGlobal("fetch", server);
   state.asking.text.value = "new";
-  void actions.translateText();
+  void actions.submit();
   await settled();
   expect(asked.map(({ body }) => body.text)).toEqual(["new"]);
+});
+
+test("a link opens with its head, piece and cell, and another text forgets what belonged to the first", async () => {
+  const { asked, actions, state } = await openPage("#text=A+dog.&head=decoder.0.source%3A1&cell=1%2C0&lock=query%3A1&show=attention");
+  actions.followView();
+  void actions.start();
+  await settled();
+  await asked[0].answer(inspectionOf("A dog."));
+  const { lock } = await import("../src/view");
+  expect([state.choice.value, state.cell.value, lock.value?.at]).toEqual([{ attention: "decoder.0.source", head: 1 }, { query: 1, key: 0 }, { side: "query", index: 1 }]);
+  state.choice.value = { attention: "decoder.0.source", head: 0 };
+  expect(location.hash).toContain("head=decoder.0.source%3A0");
+  state.asking.text.value = "A cat.";
+  void actions.submit();
+  await asked.at(-1)!.answer(inspectionOf("A cat."));
+  expect([state.choice.value, state.cell.value, lock.value]).toEqual([{ attention: "decoder.0.source", head: 0 }, null, null]);
+  expect(location.hash).not.toContain("cell");
+});
+
+test("a link to a model that is not served names those that are", async () => {
+  const { asked, actions, state } = await openPage("#text=A+dog.&model=gone");
+  await actions.start();
+  expect(asked).toEqual([]);
+  expect(state.status.translate.value.problem).toBe("This server has no model “gone”; it has one, two.");
+  await actions.pickModel("two");
+  expect(state.details.value?.name).toBe("two");
 });

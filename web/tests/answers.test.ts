@@ -1,29 +1,15 @@
 import { expect, test } from "vitest";
-import { answersOf, huesOf, inputsOf, isContinued } from "../src/answers";
-import type { Observation } from "../src/document";
-import { readDocument, type InspectionDocument, type Prediction, type Surface } from "../src/reading";
+import { answersOf, huesOf, inputsOf, isSpelled, spanLabel } from "../src/answers";
+import type { Prediction, Surface } from "../src/document";
+import { isContinued } from "../src/reading";
+import { documentOf, predictionOf as prediction, surfaceOf as surface } from "./server";
 
-function surface(pieces: string[], more: Partial<Surface> = {}): Surface {
-  return { kind: "tokens", pieces, words: [], spelled: [], ids: [], separator: "", edges: [], center: null, ...more };
-}
-
-function prediction(kind: Prediction["at"]["kind"], pieces: number[], label: string, more: Partial<Prediction> = {}): Prediction {
-  const alternatives = [{ label, log_probability: -0.1 }, { label: "other", log_probability: -2.3 }];
-  return { at: { kind, pieces, surface: 0 }, kind: "label", label, log_probability: -0.1, alternatives, entropy: null, rank: null, ...more };
-}
-
-function observed(surfaces: Surface[], predictions: Prediction[]): Observation {
-  const model = { name: "one", task: "some", checkpoint: "best" };
-  const document: InspectionDocument = {
-    format: "regard-inspection", version: 2, model, text: "as typed", surfaces, predictions, attention: {}, influences: [], facts: {},
-  };
-  return readDocument(document) as Observation;
-}
+const observed = (surfaces: Surface[], predictions: Prediction[]) => documentOf({ surfaces, predictions });
 
 test("a label of the whole input is ranked among the others, and two texts are shown without their symbols", () => {
   const found = observed([surface(["<s>", "a", "b", "</s>"]), surface(["c"])], [prediction("whole", [], "good")]);
   expect(answersOf(found)).toMatchObject([{ form: "ranked", about: null, options: [{ label: "good" }, { label: "other" }] }]);
-  expect(inputsOf(found)).toEqual(["a b", "c"]);
+  expect(inputsOf({ ...found, text: "a b\tc" })).toEqual(["a b", "c"]);
   expect(isContinued(found)).toBe(false);
 });
 
@@ -55,4 +41,12 @@ test("the next item follows the last, and a language model answers in its text",
 
 test("labels have different hues", () => {
   expect([...huesOf(["b", "a", "b", "c"]).entries()]).toEqual([["a", 0], ["b", 120], ["c", 240]]);
+});
+
+test("a tag in a span has the label of the span, and a tag outside none", () => {
+  expect(["B-PER", "I-PER", "O", "NOUN"].map(spanLabel)).toEqual(["PER", "PER", null, "NOUN"]);
+});
+
+test("letters are drawn as letters", () => {
+  expect([["<s>", "A", "C", "</s>"], ["A", "CG"], ["A"]].map((pieces) => isSpelled(surface(pieces)))).toEqual([true, false, false]);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { layColumns, layRows } from "../src/aligned";
 import { colorOf } from "../src/color";
-import { drawAligned, drawHeatMap, escapeMarkup } from "../src/drawing";
+import { drawAligned, drawHeatMap, drawStrip, escapeMarkup } from "../src/drawing";
 
 const measure = (text: string) => 8 * text.length;
 const links = [{ query: 1, key: 0, weight: 0.75 }];
@@ -24,18 +24,34 @@ test("columns: as high as the longer side, and inside the room", () => {
 });
 
 test("the aligned text is a drawing of its own", () => {
-  const svg = drawAligned(layRows(["a", "</s>"], ["d", "e"], links, measure), "head 1 <x>");
+  const svg = drawAligned(layRows(["a", "</s>"], ["d", "e"], links, measure), { title: "head 1 <x>", source: "m" }, measure);
   expect(svg).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg" .*<\/svg>$/);
   expect(svg).toContain("&lt;/s&gt;");
   expect(svg).toContain("head 1 &lt;x&gt;");
   expect(svg.match(/<path /g)).toHaveLength(1);
 });
 
-test("the heat map draws each cell, the largest darkest", () => {
-  const matrix = { rows: 1, columns: 2, values: Float32Array.from([0.25, 0.5]) };
-  const svg = drawHeatMap(matrix, ["q"], ["a", "b"], "t", measure);
-  expect(svg.match(/<title>0\./g)).toHaveLength(2);
+const width = (svg: string) => Number(/ width="(\d+)"/.exec(svg)![1]);
+const HEAD = { title: "t", source: "model: a text" };
+
+test("the heat map draws each cell, its axes, its scale and its mask, and is as wide as its title", () => {
+  const matrix = { rows: 1, columns: 2, values: Float32Array.from([0.25, 0]) };
+  const data = { matrix, queries: ["q"], keys: ["a", "b"], rowName: "token", columnName: "token read" };
+  const svg = drawHeatMap({ ...data, allowed: { ...matrix, values: Float32Array.from([1, 0]) } }, HEAD, measure);
+  expect(svg.match(/<title>0\./g)).toHaveLength(1);
+  expect(svg).toContain("<title>hidden by the mask</title>");
   expect(svg).toContain(`rgb(${colorOf(1, false)})`);
+  for (const label of ["key: token read", "query: token", "0.250 weight", "model: a text"]) expect(svg).toContain(label);
+  expect(width(drawHeatMap({ ...data, allowed: null }, { ...HEAD, title: "t".repeat(100) }, measure))).toBeGreaterThanOrEqual(800);
+});
+
+test("a strip breaks its lines, and marks what is against the answer by a dash", () => {
+  const strip = { mode: "influence" as const, label: "good", unit: "nats", lines: [{ pieces: ["a", "b", "c"], values: [1, -0.5, null], hidden: [false, false, false] }], least: -0.5, most: 1, note: "" };
+  const svg = drawStrip(strip, HEAD, measure, 30);
+  expect(svg.match(/<rect /g)).toHaveLength(4); // the sheet and three pieces
+  expect(svg.match(/stroke-dasharray/g)).toHaveLength(1);
+  expect(new Set([...svg.matchAll(/rx="3"/g)]).size).toBe(3);
+  expect(svg).toContain("strongest 1.00 nats");
 });
 
 test("the colors run evenly in lightness", () => {

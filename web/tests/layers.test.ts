@@ -12,7 +12,7 @@ const base = inspectionOf("a");
 const source = base.attention["decoder.0.source"];
 const found = {
   ...base,
-  attention: { "encoder.0.self": { ...source, kind: "encoder" as const }, "decoder.0.source": source, "decoder.1.source": source },
+  attention: { "encoder.0.self": { ...source, side: "encoder", part: "self" }, "decoder.0.source": source, "decoder.1.source": source },
   alignment: { attention: "decoder.0.source", head: 1, shift: 1, why: "It fits.", links: [], weights: floats([2, 2], [0.25, 0.75, 0, 0]) },
 };
 const head = (attention: string, head: number | null) => ({ attention, head });
@@ -45,7 +45,7 @@ test("links of several heads between the same pieces lie side by side, those of 
     const middle = layout(["a"], ["b"], [link], measure).arcs[0].path;
     expect(new Set([...paths, middle]).size).toBe(3);
   }
-  const svg = drawAligned(layRows(["a"], ["b"], two, measure), "two heads");
+  const svg = drawAligned(layRows(["a"], ["b"], two, measure), { title: "two heads", source: "" }, measure);
   for (const layer of [0, 1]) expect(svg).toContain(`stroke="${layerColor(layer, false)}" stroke-dasharray="${layerDash(layer) || "none"}"`);
 });
 

@@ -1,6 +1,6 @@
 // A page without a browser, before a server that answers when the test says so.
 import { vi } from "vitest";
-import type { Inspection, ModelDetails } from "../src/document";
+import type { Attention, Floats, Inspection, ModelDetails, Prediction, SiteKind, Surface } from "../src/document";
 import { floats } from "./floats";
 
 export interface Asked {
@@ -15,20 +15,40 @@ const LIMITS = { characters: 40, pieces: 128, beam: 10, nbest: 10, file_bytes: 4
 export function detailsOf(name: string): ModelDetails {
   const weights = { 100: `${name} early`, 200: `${name} late`, best: `${name} late` };
   return {
-    name, source: "en", target: "de", checkpoints: ["100", "200", "best"], checkpoint: "best", weights, example: `Example of ${name}.`,
+    name, source: "en", target: "de", checkpoints: ["100", "200", "best"], checkpoint: "best", weights, examples: [`Example of ${name}.`],
     limits: LIMITS, search: { beam: 4, length_penalty: 0.6, nbest: 1 }, parts: [], curves: [],
   };
 }
 
+export function surfaceOf(pieces: string[], more: Partial<Surface> = {}): Surface {
+  return { kind: "tokens", pieces, words: [], spelled: [], ids: [], separator: "", edges: [], center: null, ...more };
+}
+
+export function predictionOf(kind: SiteKind, pieces: number[], label: string, more: Partial<Prediction> = {}): Prediction {
+  const alternatives = [{ label, log_probability: -0.1, id: 7 }, { label: "other", log_probability: -2.3, id: 8 }];
+  return { at: { kind, pieces, surface: 0 }, kind: "label", label, log_probability: -0.1, alternatives, entropy: 0.5, rank: 0, ...more };
+}
+
+/** An inspection of any task. */
+export function documentOf(more: Partial<Inspection> = {}): Inspection {
+  const model = { name: "one", task: "some", checkpoint: "best" };
+  return { format: "regard-inspection", version: 2, model, text: "as typed", surfaces: [], predictions: [], attention: {}, influences: [], facts: {}, ...more };
+}
+
+export function attentionOf(side: string, layer: number | null, part: string, weights: Floats, query: string[], key: string[], more: Partial<Attention> = {}): Attention {
+  return { side, layer, part, mechanism: "dot", weights, allowed: null, query: { name: "query", labels: query }, key: { name: "key", labels: key }, measures: {}, ...more };
+}
+
+/** The inspection of a translation to upper case. */
 export function inspectionOf(text: string, more: Partial<Inspection> = {}): Inspection {
-  const side = { text, ids: [5, 3], pieces: ["a", "</s>"], words: [0, 1], spelled: ["a", "</s>"] };
+  const surface = surfaceOf(["a", "</s>"], { words: [0, 1], spelled: ["a", "</s>"], ids: [5, 3] });
   const weights = floats([2, 2, 2], [1, 0, 0, 1, 0, 1, 1, 0]);
-  return {
-    format: "regard-inspection", version: 1, model: { name: "one", checkpoint: "best", source_language: "en", target_language: "de" },
-    search: { beam: 4, length_penalty: 0.6, nbest: 4 }, forced: 0, source: side, target: { ...side, text: text.toUpperCase(), inputs: ["<s>", "a"] },
-    score: -1, log_probability: -1, finished: true, candidates: [], steps: [],
-    attention: { "decoder.0.source": { kind: "source", layer: 0, mechanism: "dot", weights, measures: {} } }, alignment: null, rollout: {}, ...more,
-  };
+  const search = { settings: { beam: 4, length_penalty: 0.6, nbest: 4 }, forced: 0, candidate: 0, candidates: [], output: text.toUpperCase(), score: -1, log_probability: -1, finished: true };
+  return documentOf({
+    model: { name: "one", task: "translation", checkpoint: "best", source_language: "en", target_language: "de" }, text,
+    surfaces: [surface, surface], search, attention: { "decoder.0.source": attentionOf("decoder", 0, "source", weights, surface.pieces, surface.pieces) },
+    alignment: null, rollout: {}, ...more,
+  });
 }
 
 /** The page's modules, new, and what they ask the server; models and details are answered at once. */
@@ -53,10 +73,10 @@ export async function openPage(hash = "", models = ["one", "two"], more: { entri
       asked.push({ path, body, signal: options.signal, answer: async (found, status) => (resolve(found instanceof Response ? found : said(found, status)), await settled()) });
     });
   });
-  const actions = { ...(await import("../src/actions")), ...(await import("../src/translating")) };
+  const actions = { ...(await import("../src/actions")), ...(await import("../src/inspecting")) };
   const state = await import("../src/state");
-  const observing = await import("../src/observing");
-  return { asked, actions, observing, state };
+  const predicting = await import("../src/predicting");
+  return { asked, actions, predicting, state };
 }
 
 /** After everything that waits for what has come already. */

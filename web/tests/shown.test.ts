@@ -1,21 +1,22 @@
 import { expect, test } from "vitest";
-import type { Attention, Inspection } from "../src/document";
+import type { Inspection } from "../src/document";
 import { measureOf, measuresOf, orderHeads } from "../src/measures";
-import { defaultChoice, kindsOf, settle, show } from "../src/shown";
+import { defaultChoice, groupsOf, settle, show } from "../src/shown";
 import { floats } from "./floats";
+import { attentionOf, inspectionOf } from "./server";
 
-function attention(kind: Attention["kind"], entropy: number[]): Attention {
-  return { kind, layer: 0, mechanism: "dot", weights: floats([2, 2, 2], [1, 0, 0, 1, 0, 1, 1, 0]), measures: { entropy } };
-}
+const WEIGHTS = floats([2, 2, 2], [1, 0, 0, 1, 0, 1, 1, 0]);
+const attention = (side: string, part: string, entropy: number[], query: string[], key: string[]) => attentionOf(side, 0, part, WEIGHTS, query, key, { measures: { entropy } });
 
-const side = { text: "a", ids: [5, 2], pieces: ["a", "</s>"], words: [0, 1], spelled: ["a", "</s>"] };
-const inspection = {
-  source: side,
-  target: { ...side, inputs: ["<s>", "a"] },
-  attention: { "encoder.0.self": attention("encoder", [1, 2]), "decoder.0.source": attention("source", [4, 3]), "decoder.0.self": attention("decoder", [0, 5]) },
-  alignment: null,
+const pieces = ["a", "</s>"];
+const inspection = inspectionOf("a", {
+  attention: {
+    "encoder.0.self": attention("encoder", "self", [1, 2], pieces, pieces),
+    "decoder.0.source": attention("decoder", "source", [4, 3], pieces, pieces),
+    "decoder.0.self": attention("decoder", "self", [0, 5], pieces, ["<s>", "a"]),
+  },
   rollout: { source: floats([2, 2], [0.5, 0.5, 0, 1]) },
-} as unknown as Inspection;
+});
 
 test("the default is the alignment, or else the mean of the last encoder-decoder attention", () => {
   expect(defaultChoice(inspection)).toEqual({ attention: "decoder.0.source", head: null });
@@ -36,7 +37,7 @@ test("labels by kind", () => {
   expect(show(inspection, { attention: "decoder.0.self", head: 0 }).keys).toEqual(["<s>", "a"]);
   expect(show(inspection, { attention: "decoder.0.source", head: 0 }).queries).toEqual(["a", "</s>"]);
   expect([...show(inspection, { attention: "encoder.0.self", head: null }).matrix.values]).toEqual([0.5, 0.5, 0.5, 0.5]);
-  expect(kindsOf(inspection)).toEqual(["source", "encoder", "decoder"]);
+  expect(groupsOf(inspection)).toEqual(["Encoder-decoder attention", "Encoder self-attention", "Decoder self-attention"]);
 });
 
 test("measures, and heads in their order", () => {
@@ -46,4 +47,16 @@ test("measures, and heads in their order", () => {
   expect(measureOf(inspection, "encoder.0.self", null, "entropy")).toBe(1.5);
   expect(measureOf(inspection, "encoder.0.self", 0, "off")).toBeUndefined();
   expect(orderHeads(inspection, names, "entropy").map(({ head }) => head)).toEqual([1, 0, 1, 1, 0, 0]);
+});
+
+test("a pointer or the pooling is read before other attention, and a single head is not a mean", () => {
+  const pooling = attentionOf("pooling", null, "", floats([1, 1, 2], [0.5, 0.5]), ["answer"], pieces);
+  const self = inspection.attention["encoder.0.self"];
+  expect(defaultChoice({ ...inspection, attention: { pooling, "encoder.0.self": self } })).toEqual({ attention: "pooling", head: 0 });
+  expect(defaultChoice({ ...inspection, attention: { ...inspection.attention, "copying.source": self } })).toEqual({ attention: "copying.source", head: null });
+});
+
+test("the mask of a head goes with its weights", () => {
+  const masked = attentionOf("decoder", 0, "self", WEIGHTS, pieces, pieces, { allowed: floats([2, 2], [1, 0, 1, 1]) });
+  expect([...show({ ...inspection, attention: { masked } }, { attention: "masked", head: 0 }).allowed!.values]).toEqual([1, 0, 1, 1]);
 });

@@ -12,6 +12,7 @@ from regard.attention.contract import Mechanism
 from regard.attention.edge_kernel import EdgeLayout, edge_layout, edge_sum
 from regard.attention.mask import Bound, Edges, Mask, Padding
 from regard.attention.span import EdgeList, Span
+from regard.attention.weight_terms import AttentionCall
 from regard.models.dropout import Dropout
 
 
@@ -121,13 +122,19 @@ class GraphAttention(nn.Module):
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, node: int, nodes: Int[Tensor, "others"]
     ) -> Float[Tensor, "heads others"]:
         """Return α of one node over ``nodes``, all nodes it attends to, including itself."""
-        query, key, value = (part[:, :, nodes] for part in self._heads(x))
         own = int((nodes == node).nonzero()[0])
         indices = torch.arange(len(nodes), device=nodes.device)
-        spans = node_spans(len(nodes), len(nodes), torch.stack([torch.full_like(indices, own), indices]))
-        attended = self.mechanism(query, self.mechanism.prepare(key), value, self.bind(*spans), need_weights=True)
+        return self.look(x, nodes, torch.stack([torch.full_like(indices, own), indices])).weights[0, :, own]
+
+    def look(
+        self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, nodes: Int[Tensor, "some"], pairs: Int[Tensor, "2 edges"]
+    ) -> AttentionCall:
+        """Return the attention of some nodes to each other; ``pairs``: the indices in ``nodes`` of their edges."""
+        query, key, value = (part[:, :, nodes] for part in self._heads(x))
+        bound, prepared = self.bind(*node_spans(len(nodes), len(nodes), pairs)), self.mechanism.prepare(key)
+        attended = self.mechanism(query, prepared, value, bound, need_weights=True)
         assert attended.weights is not None  # need_weights is set
-        return attended.weights[0, :, own]
+        return AttentionCall(query, prepared, value, bound, attended.weights, self.mechanism)
 
 
 class GraphConvolution(nn.Module):

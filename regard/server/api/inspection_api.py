@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.config.search_settings import INSPECTED, SearchSettings
 from regard.config.setting_models import request_model
 from regard.config.settings import SearchConfig
-from regard.core.predictor_interface import interface_of, read_input
+from regard.core.predictor_interface import InputForm, interface_of, read_input
 from regard.errors import ConfigError, DataError
 from regard.inspection.build_document import SearchOptions
 from regard.inspection.observed_sentence import LONGEST
@@ -26,13 +26,13 @@ from regard.server.api.file_translation import FILE_SUFFIXES
 from regard.server.api.json_route import FIRST_ERROR, JsonRoute, json_response
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.predictions import require_cost
+from regard.server.batching.predictions import request_settings, require_cost
 from regard.server.batching.served import ServedModel
 from regard.server.batching.translating import search_settings
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
-from regard.tasks.supervised_predictor import BATCH_ROWS
+from regard.tasks.influence import BATCH_ROWS
 
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 
@@ -43,7 +43,7 @@ else:
 
 
 class InspectRequest(InspectSettings):
-    """Input to inspect. All fields except `text`, `model`, `checkpoint` and `include` are for translation models."""
+    """Input to inspect. Only `text`, `model`, `checkpoint`, `include` and `settings` are for models of all tasks."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,10 +59,14 @@ class InspectRequest(InspectSettings):
     candidate: Annotated[
         int, Field(ge=0, lt=1000, description="Index of the output to inspect, of `nbest`; 0 is the best.")
     ] = 0
-    include: Annotated[list[Literal["ablation", "beam", "influence", "vectors"]], FIRST_ERROR] = Field(
+    settings: dict[str, Any] | None = Field(
+        None,
+        description="Settings of the output of a model without a search, as in /v1/predict: part `output` or `next`.",
+    )
+    include: Annotated[list[Literal["ablation", "beam", "influence", "lens", "vectors"]], FIRST_ERROR] = Field(
         [],
-        max_length=4,
-        description="Parts that are expensive to compute: `influence` for any task, the others for translation.",
+        max_length=5,
+        description="Parts that are expensive to compute; `beam` is for translation models.",
     )
 
 
@@ -79,10 +83,12 @@ def router(service: Service) -> APIRouter:
         service.admit(credentials(request, "Bearer"))
         served = service.models.get(name)
         inspector = _inspector(served)
-        details = await asyncio.to_thread(inspector.details)
-        openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
+        interface = None
         if not _translates(served):
-            await served.wait_until_loaded(service.settings.seconds)
+            predictor, _ = await served.wait_until_loaded(service.settings.seconds)
+            interface = interface_of(predictor)
+        details = await asyncio.to_thread(inspector.details, interface)
+        openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
         offer = await asyncio.to_thread(_offer, served, service.settings)
         return await off_loop(json_response, openai | details | offer)
 
@@ -103,7 +109,7 @@ def router(service: Service) -> APIRouter:
                     work = service.run_auxiliary(_translation_work(service, served, body), client=client)
                 else:
                     seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
-                    work = _observe(served, body, client, seconds, service.settings.numbers)
+                    work = _observe(served, body, client, seconds, service.settings)
                 return await off_loop(json_response, await unless_disconnected(request, work))
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
@@ -126,15 +132,15 @@ def _translation_work(service: Service, served: ServedModel, body: InspectReques
 
 
 async def _observe(
-    served: ServedModel, body: InspectRequest, client: str, seconds: float, limit: int
+    served: ServedModel, body: InspectRequest, client: str, seconds: float, limits: ServerSettings
 ) -> dict[str, Any]:
     """Return the document of an observation, computed in the thread of the model.
 
     Raises:
         ApiError: for fields that only translation models have.
     """
-    influence = set(body.include) == {"influence"}
-    own = {"text", "model", "checkpoint"} | ({"include"} if influence else set())
+    influence = "influence" in body.include
+    own = {"text", "model", "checkpoint", "settings"} | (set() if "beam" in body.include else {"include"})
     if foreign := sorted(body.model_fields_set - own):
         raise ApiError(
             400,
@@ -143,9 +149,12 @@ async def _observe(
         )
     inspector = await asyncio.to_thread(_inspector, served, body.checkpoint)
     predictor, _ = await served.wait_until_loaded(seconds)
+    chosen = None if body.settings is None else request_settings(interface_of(predictor), body.settings, limits)
     # Influence computes batches of up to BATCH_ROWS copies of the input, each without one piece.
-    await off_loop(_require_cost, predictor, body.text, limit // BATCH_ROWS if influence else limit)
-    work = partial(_document_of, inspector, body.text, body.checkpoint, influence)
+    await off_loop(_require_cost, predictor, body.text, limits.numbers // BATCH_ROWS if influence else limits.numbers)
+    work = partial(
+        _document_of, inspector, body.text, checkpoint=body.checkpoint, include=body.include, settings=chosen
+    )
     (document,) = await served.compute([work], client=client, seconds=seconds)
     return dict(document)
 
@@ -156,11 +165,9 @@ def _require_cost(predictor: Any, text: str, limit: int) -> None:
         require_cost(predictor, read_input(predictor, text) if hasattr(predictor, "read") else text, limit, "the input")
 
 
-def _document_of(
-    inspector: Any, text: str, checkpoint: str | None, influence: bool, interrupted: Callable[[], bool]
-) -> dict[str, Any]:
+def _document_of(inspector: Any, text: str, interrupted: Callable[[], bool], **options: Any) -> dict[str, Any]:
     """Return the document of an input."""
-    return dict(inspector.inspect(text, checkpoint=checkpoint, influence=influence).document)
+    return dict(inspector.inspect(text, **options).document)
 
 
 def pages() -> APIRouter:
@@ -210,6 +217,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
             "takes": "a text",
             "gives": "its translation",
             "settings": None,
+            "input": InputForm()._asdict(),
             "inspects": True,
             "streams": False,
             "limits": allowed,
@@ -222,6 +230,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
         settings["schema"] = type(interface.settings).model_json_schema()
     return {
         "takes": interface.takes, "gives": interface.gives, "settings": settings,
+        "input": interface.form._asdict(),
         "inspects": hasattr(predictor, "inspect"), "streams": "generate" in served.serves,
         "limits": {"characters": limits.characters, "length": limits.length},
     }  # fmt: skip

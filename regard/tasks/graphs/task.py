@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from regard.answers.number import Number
 from regard.answers.plain_class import PlainClass
+from regard.attention.weight_terms import AttentionSource
 from regard.baselines.graphs import GraphBaseline
 from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.core.task import Card
@@ -23,8 +24,10 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.influence import HiddenInput, HiddenPieces
 from regard.tasks.net_outputs import run_network
 from regard.tasks.supervised import Supervised
+from regard.tasks.supervised_codecs import Row
 from regard.tasks.supervised_predictor import SupervisedPredictor
 
 MAX_SHOWN = 64  # maximum number of nodes that are shown; in larger graphs, those with the greatest weights
@@ -51,36 +54,47 @@ class GraphPredictor(SupervisedPredictor):
         (weights,) = (table.float().cpu() for table in outputs.weights.values())
         shown, labels = weights.topk(min(MAX_SHOWN, len(encoded))).indices.sort().values, field.labels(encoded)
         axis = Axis("node", tuple(labels[node] for node in shown.tolist()))
-        maps = [
-            AttentionMap("encoder", layer, "edges", table, axis, Axis("neighbor", axis.labels))
-            for layer, table in _edge_weights(self.net, batch, encoded.graph, shown).items()
-        ]
+        maps = _edge_maps(self.net, batch, encoded.graph, shown, axis)
         pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
         place, edges = {node: number for number, node in enumerate(shown.tolist())}, values[0].edges.tolist()
         drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
         deep = outputs.logits.double().cpu()
         logits = self._add_wide([values], [deep[0]])[0][None]
         return Observation(
-            (Surface("graph", axis.labels, edges=drawn),),
+            (Surface("graph", axis.labels, ids=tuple(shown.tolist()), edges=drawn),),
             self._predictions(logits),
             (*maps, pooling),
-            facts={"nodes": len(encoded), "edges": len(edges), **self._parts(deep, logits)},
+            facts={
+                "nodes": len(encoded),
+                "edges": len(edges),
+                "node_labels": [values[0].kinds[node] for node in shown.tolist()] if values[0].kinds else [],
+                **self._parts(deep, logits),
+            },
         )
 
+    def _hidden(self, values: tuple[Any, ...], row: Row, observation: Observation) -> list[HiddenPieces]:
+        """Return the graph without the features of each node that is shown."""
+        field = cast("Graphs", next(iter(self.codec.fields.values())))
+        graphs = [field.without(values[0], row[0], node) for node in observation.surfaces[0].ids]
+        return [HiddenPieces(0, field.hiding, [HiddenInput((graph.row,), (graph.value,)) for graph in graphs])]
 
-def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int, Tensor]:
-    """Return the attention weights (heads, shown, shown) of each layer, 0 for a pair without an edge.
 
-    They are computed row by row, because the weights of all nodes may not fit into memory.
+def _edge_maps(net: Any, batch: Any, graph: Graph, shown: Tensor, axis: Axis) -> list[AttentionMap]:
+    """Return the attention (heads, shown, shown) of each layer, 0 for a pair without an edge.
+
+    Weights are computed row by row, because those of all nodes may not fit into memory.
     """
-    weights: dict[int, Tensor] = {}
+    maps, device = list[AttentionMap](), batch.values.device
+    neighbors = [torch.from_numpy(graph.neighbors(node)) for node in shown.tolist()]
+    allowed = torch.stack([torch.isin(shown, own) for own in neighbors])
     for number, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
-        for row, node in enumerate(shown.tolist()):
-            neighbors = torch.from_numpy(graph.neighbors(node))
-            table[:, row, neighbors] = layer.weights(inputs, node, neighbors.to(batch.values.device)).float().cpu()
-        weights[number] = table[:, :, shown]
-    return weights
+        for row, (node, own) in enumerate(zip(shown.tolist(), neighbors, strict=True)):
+            table[:, row, own] = layer.weights(inputs, node, own.to(device)).float().cpu()
+        call = layer.look(inputs, shown.to(device), allowed.nonzero().T.to(device))
+        source, key = AttentionSource(f"net.{number}", call), Axis("neighbor", axis.labels)
+        maps.append(AttentionMap("encoder", number, "edges", table[:, :, shown], axis, key, allowed, source))
+    return maps
 
 
 def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json import dumps
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, Self, overload
 
 import torch
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from regard.config.explain import explain
 from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
-from regard.core.observation import Observation
+from regard.core.observation import Alternative, Influence, Observation, with_attributes
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -37,7 +37,9 @@ from regard.models.language_model import LanguageModel
 from regard.search.contract import Hypothesis
 from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
-from regard.tasks.language_model.observe import observe_tokens
+from regard.tasks.language_model.influence import token_influences
+from regard.tasks.language_model.next_tokens import next_tokens
+from regard.tasks.language_model.observe import observe_tokens, token_log_probabilities
 from regard.tasks.language_model.scoring import (
     TextScore,
     carried_scores,
@@ -279,6 +281,23 @@ class Generator:
         tokens = self._encode(text)
         return observe_tokens(self.model, self.tokenizer, text, tokens, context=self.context, mixed=self._mixed)
 
+    @property
+    def network(self) -> LanguageModel:
+        """See ``core.observation.Traced``."""
+        return self.model
+
+    def with_network(self, network: Any) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, "decoding", model=network)
+
+    def scores(self, text: str, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        return token_log_probabilities(self._mixed(self.model), observation, self.device)
+
+    def influences(self, text: str, observation: Observation) -> tuple[Influence, ...]:
+        """See ``core.observation.Influenced``."""
+        return token_influences(self._mixed(self.model), observation, len(self.tokenizer), self.device)
+
     def requested(self, request: GenerateRequest) -> GenerateConfig:
         """Return the settings of a request (``inference.search_model.Searches``)."""
         options = request.model_dump(exclude={"greedy"}, exclude_unset=True)
@@ -316,7 +335,13 @@ class Generator:
                 parts.append(part)
             return parts[-1]._replace(text="".join(part.text for part in parts))
 
-        return PredictorInterface("a prompt", "text that continues it", GenerateRequest.of(self.settings), predict)
+        purpose = "Continues music." if self.tokenizer.config.kind == "notes" else "Continues a text."
+        settings = GenerateRequest.of(self.settings)
+        return PredictorInterface("a prompt", "text that continues it", settings, predict, purpose)
+
+    def next_tokens(self, prompt: str, request: GenerateRequest) -> tuple[Alternative, ...]:
+        """Return the most probable next tokens under the settings of a request (``next_tokens``)."""
+        return next_tokens(self.decoding, self.tokenizer, self.tokens(prompt), self.requested(request))
 
     def tokens(self, prompt: str) -> list[int]:
         """Return BEGIN and the tokens of a prompt; ConfigError if the vocabulary cannot encode it."""

@@ -14,6 +14,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.inference.prompt_decoding import DecodedModel
 from regard.models.language_model import LanguageModel
+from regard.tasks.piano_roll import piano_roll
 
 LONGEST = 256  # tokens; each head has LONGEST² weights
 ALTERNATIVES = 10
@@ -54,8 +55,17 @@ def observe_tokens(
         _prediction(tokenizer, row, place, labels[place + 2] if token is not None else None, token)
         for place, (row, token) in enumerate(zip(log_p[0].cpu(), [*tokens, None], strict=True), start=-1)
     )
-    surface = Surface("tokens", labels[1:], ids=tuple(tokens))
-    return Observation((surface,), predictions, attention_maps(calls, query, key, side="decoder"))
+    surface, facts = Surface("tokens", labels[1:], ids=tuple(tokens)), piano_roll(tokenizer, text)
+    return Observation((surface,), predictions, attention_maps(calls, query, key, side="decoder"), facts=facts)
+
+
+@torch.no_grad()
+def token_log_probabilities(model: DecodedModel, observation: Observation, device: torch.device) -> list[float]:
+    """Return the log-probability of each token of an observed text, and of the best continuation of the text."""
+    tokens = observation.surfaces[0].ids
+    log_p, _ = model.step(torch.tensor([[BEGIN, *tokens]], device=device), model.start(1))
+    labels = [*tokens, observation.predictions[-1].alternatives[0].id]
+    return [float(row[label]) for row, label in zip(log_p[0].double().cpu(), labels, strict=True)]
 
 
 def _prediction(tokenizer: Tokenizer, log_p: Tensor, place: int, label: str | None, token: int | None) -> Prediction:
@@ -75,7 +85,13 @@ def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]
 
 def _alternatives(tokenizer: Tokenizer, log_p: Tensor) -> tuple[Alternative, ...]:
     """Return the most probable next tokens, which include the end of the text."""
+    value, token = best_next(log_p, ALTERNATIVES)
+    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist(), token.tolist()))
+
+
+def best_next(log_p: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities of the most probable next tokens, best first, and the tokens."""
     allowed = log_p.clone()
     allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
-    value, token = allowed.topk(min(ALTERNATIVES, len(allowed) - 3))
-    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist()))
+    best = allowed.topk(min(count, len(allowed) - 3))
+    return best.values, best.indices

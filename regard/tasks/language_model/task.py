@@ -43,6 +43,7 @@ from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel
 from regard.models.ngram_gate import NgramGate
 from regard.models.transformer.build import language_model
+from regard.tasks.example_lines import prompts
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.baseline import fit_text_baseline, open_ngrams, open_text_baseline
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
@@ -298,6 +299,7 @@ TASK = Task(
         "nats_per_frame": Metric(lower_is_better=True),
     },
     sample=_sample,
+    examples=lambda config, data: prompts(cast(Any, data.valid), data.codecs.tokenizer, config.data.context),
     held_out_samples=_held_out_samples,
     row_inputs=_read_prompts,
     engine_trials=CausalTrials,

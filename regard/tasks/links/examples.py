@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ from regard.core.task import ExampleIndices
 from regard.core.wording import pluralize
 from regard.data.graphs import Graph
 from regard.errors import DataError
+from regard.tasks.example_lines import spread
 from regard.tasks.graph_batch import GraphTensors, OneGraph
 from regard.tasks.links.config import LinksDataConfig
 
@@ -99,6 +103,13 @@ class LinkExamples(OneGraph):
 
     def where(self, index: int) -> str:
         return self._where
+
+    def lines(self) -> Iterator[str]:
+        """Yield a few edges as inputs of ``Linker.read``."""
+        for index in spread(len(self.edges)):
+            names = [self.graph.name(int(node)) for node in self.edges[index]]
+            plain = all(re.fullmatch(r"[^\s\[{]\S*", name) for name in names)
+            yield " ".join(names) if plain else json.dumps(names, ensure_ascii=False)
 
     def collate(self, examples: ExampleIndices) -> LinkBatch:
         unlinked = self._negative_pairs(int(examples.visit[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ from regard.answers.named_labels import DECIMALS
 from regard.config.prediction_settings import LinkedNodeSettings
 from regard.config.setting import settings_of
 from regard.config.setting_models import request_model
-from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
-from regard.core.predictor_interface import PredictorInterface, require_count, require_list
+from regard.core.observation import Alternative, AttentionMap, Influence, Observation, Prediction, Site
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.core.untrusted_files import json_value, shortened
@@ -24,6 +25,8 @@ from regard.core.wording import pluralize_with_verb
 from regard.errors import DataError
 from regard.tasks.graph_batch import GraphCodecs, graph_tensors
 from regard.tasks.graph_outcomes import GraphOutcomes
+from regard.tasks.hidden_nodes import HIDING, HiddenNodes, without_features
+from regard.tasks.influence import HiddenPieces, influences
 from regard.tasks.links.edge_answer import CLASSES, EdgeAnswer, edge_outputs
 from regard.tasks.links.examples import LinkBatch, link_logits
 from regard.tasks.named_nodes import NodePredictor
@@ -97,7 +100,9 @@ class Linker(NodePredictor):
 
         takes = "two nodes, separated by a space or as a JSON list; or one node"
         gives = "the probability of an edge; for one node, the most probable new neighbors"
-        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict)
+        purpose = "Predicts whether two nodes of its graph are linked."
+        form = InputForm("nodes", ("node", "node"), tuple(self.graph.names[:MAX_CHOICES]))
+        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict, purpose, CLASSES, form)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of one node or of two different nodes."""
@@ -209,11 +214,11 @@ class Linker(NodePredictor):
         Raises:
             DataError: if the graph has no node with a name.
         """
-        nodes, maps, drawn = self._numbers(names), list[AttentionMap](), list[int]()
+        nodes, maps, neighbors_of = self._numbers(names), list[AttentionMap](), list[list[int]]()
         for node in nodes:
             part, name = f"edges of {self.graph.name(node)}", self.graph.name
             edges, neighbors = self.observed_edges(self.net.net, self._tensors, node, name, part=part)
-            maps, drawn = [*maps, *edges], [*drawn, *neighbors]
+            maps, neighbors_of = [*maps, *edges], [*neighbors_of, neighbors]
         (output,) = self([names])
         if isinstance(output, BestLinks):
             site, probabilities = Site("node", (0,)), {link.target: link.probability for link in output.links}
@@ -222,4 +227,38 @@ class Linker(NodePredictor):
         ordered = sorted(probabilities.items(), key=lambda item: -item[1])
         best = [Alternative(label, math.log(max(p, 1e-300))) for label, p in ordered]
         predictions = (Prediction.best(site, "link", best),) if best else ()
-        return Observation((self.neighborhood(nodes, drawn, self.graph.name),), predictions, tuple(maps))
+        drawn = [node for both in zip_longest(*neighbors_of) for node in both if node is not None]  # of both in turn
+        surface = self.neighborhood(nodes, drawn, self.graph.name)
+        return Observation((surface,), predictions, tuple(maps), facts=self.node_facts(surface.ids))
+
+    @torch.no_grad()
+    def scores(self, names: Sequence[str], observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        nodes, labels = self._numbers(names), [prediction.label for prediction in observation.predictions]
+        if len(nodes) == 1:  # the label is the node at the other end
+            return [math.log(max(*self._probabilities([[*nodes, self.node(label)]]), 1e-300)) for label in labels]
+        (p,) = self._probabilities([nodes])
+        return [math.log(max(p if label == CLASSES[1] else 1 - p, 1e-300)) for label in labels]
+
+    def influences(self, names: Sequence[str], observation: Observation) -> tuple[Influence, ...]:
+        """Return the influence of the features of each shown node on the edge of two nodes, or the best link of one."""
+        if not observation.predictions:
+            return ()
+        nodes, label = self._numbers(names), observation.predictions[0].label
+        pair, number = (nodes, CLASSES.index(label)) if len(nodes) == 2 else ([*nodes, self.node(label)], 1)
+        network = HiddenNodes(self.net.net, self.graph, pair, is_local=self.config.model.sees == "edges")
+
+        def scores(hidden: list[int]) -> list[list[float]]:
+            logits = [self.net.against_all(z, torch.tensor([0]))[0, 1] for z in network.outputs([None, *hidden])]
+            outputs = edge_outputs(torch.stack(logits).double() + self._outputs_without(pair, hidden))
+            return self.answer.log_probabilities(outputs)[:, number, None].tolist()
+
+        return influences(observation.predictions, [HiddenPieces(0, HIDING, observation.surfaces[0].ids)], scores)
+
+    def _outputs_without(self, pair: Sequence[int], hidden: Sequence[int]) -> Tensor:
+        """Return the outputs (1 + hidden,) of the wide part for a pair, and without the features of other nodes."""
+        if self.wide is None:
+            return torch.zeros(1 + len(hidden))
+        graphs = [self.graph, *(without_features(self.graph, node) for node in hidden)]
+        ends = np.array([pair], np.int64)
+        return torch.from_numpy(np.concatenate([self.wide.outputs(graph, ends) for graph in graphs]))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -163,6 +163,7 @@ TASK = Task(
     compute_metrics=EdgeAnswer.compute_metrics,
     metrics=EdgeAnswer.metrics,
     sample=_sample,
+    examples=lambda config, data: cast(LinkExamples, data.valid).lines(),
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,
     fit_baseline=fit_links_baseline,

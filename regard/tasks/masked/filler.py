@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
-import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -16,8 +15,17 @@ from regard.attention.span import Span
 from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
-from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
-from regard.core.predictor_interface import PredictorInterface, require_count, require_list
+from regard.core.observation import (
+    Alternative,
+    Axis,
+    Influence,
+    Observation,
+    Prediction,
+    Site,
+    Surface,
+    with_attributes,
+)
+from regard.core.predictor_interface import InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
 from regard.data.masked_examples import MaskedExamples
@@ -26,12 +34,15 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
 from regard.errors import DataError
 from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.config import FillConfig
+from regard.tasks.masked.influence import gap_influences, text_pieces
+from regard.tasks.piano_roll import piano_roll
 
 if TYPE_CHECKING:
     FillRequest = GapSettings
 else:
     FillRequest = request_model(GapSettings)
 
+BY_CHARACTER = ("character", "byte")  # tokenizers without words
 ROWS = 64  # copies of a text per batch, each with a different masked token
 SHOWN = 10  # candidates per gap in an inspection
 MAX_CANDIDATES = 10_000  # of all gaps of a text, in the response to a request
@@ -152,16 +163,41 @@ class Filler:
             row = torch.tensor([tokens], device=self.device)
             shared(row, Span.without_padding(row))
         maps = attention_maps(calls, Axis("token", labels), Axis("token attended to", labels))
-        pieces = [piece for piece in re.split(f"({re.escape(self.settings.blank)})", text) if piece]
+        pieces = text_pieces(text, self.settings.blank, by_character=self.tokenizer.config.kind in BY_CHARACTER)
         gaps = [place for place, piece in enumerate(pieces) if piece == self.settings.blank]
         predictions = tuple(
             Prediction.best(
-                Site("gap", (place,)), "token",
-                [Alternative(text, math.log(probability or 1e-300)) for text, probability in candidates],
+                Site("gap", (place,)), "token", list(map(Alternative, map(self._text, tokens), log_p, tokens))
             )
-            for place, candidates in zip(gaps, self._fill(text, SHOWN).gaps, strict=True)
-        )  # fmt: skip
-        return Observation((Surface("tokens", tuple(pieces)),), predictions, maps)
+            for place, log_p, tokens in zip(gaps, *map(Tensor.tolist, self._best(text, SHOWN)), strict=True)
+        )
+        known = text.replace(self.settings.blank, " ")
+        unknown = dict.fromkeys(
+            part for line in text.split(self.settings.blank) for part in self.tokenizer.unknown(line)
+        )
+        facts = piano_roll(self.tokenizer, self._fill(text, 1).text, known) | {"unknown": list(unknown)}
+        return Observation((Surface("tokens", pieces),), predictions, maps, facts=facts)
+
+    @property
+    def network(self) -> MaskedModel:
+        """See ``core.observation.Traced``."""
+        return self.model
+
+    def with_network(self, network: Any) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, model=network)
+
+    def scores(self, text: str, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        log_p = self.log_probabilities(torch.tensor([self._tokens(text)])).double()
+        return [
+            float(row[prediction.alternatives[0].id])
+            for row, prediction in zip(log_p, observation.predictions, strict=True)
+        ]
+
+    def influences(self, text: str, observation: Observation) -> tuple[Influence, ...]:
+        """See ``core.observation.Influenced``."""
+        return gap_influences(observation, self.settings.blank, self._tokens, self.log_probabilities, mask=self.mask)
 
     @property
     def interface(self) -> PredictorInterface:
@@ -176,13 +212,14 @@ class Filler:
             return self([text], top_k=number)[0]
 
         takes = f"a text with one or more gaps, written {self.settings.blank}"
-        return PredictorInterface(takes, "the filled text, and candidates for each gap",
-                                  FillRequest(top_k=self.settings.top_k), predict)  # fmt: skip
+        gives, settings = "the filled text, and candidates for each gap", FillRequest(top_k=self.settings.top_k)
+        of_music = self.tokenizer.config.kind == "notes"
+        purpose = "Fills gaps in music." if of_music else "Fills gaps in a text."
+        form = InputForm("gaps", (self.settings.blank,))
+        return PredictorInterface(takes, gives, settings, predict, purpose, form=form)
 
     def _fill(self, text: str, number: int) -> Filled:
-        log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))
-        log_p[:, : len(SPECIALS)] = log_p[:, self.mask] = -torch.inf
-        value, piece = log_p.topk(min(number, self.mask - len(SPECIALS)))
+        value, piece = self._best(text, number)
         gaps = tuple(
             tuple(GapCandidate(self._text(token), math.exp(score)) for token, score in zip(*both, strict=True))
             for both in zip(piece.tolist(), value.tolist(), strict=True)
@@ -190,6 +227,13 @@ class Filler:
         first, *rest = text.split(self.settings.blank)
         filled = "".join(gap[0].text + part for gap, part in zip(gaps, rest, strict=True))
         return Filled(first + filled, gaps)
+
+    def _best(self, text: str, number: int) -> tuple[Tensor, Tensor]:
+        """Return (gaps, number) the log-probabilities of the best tokens of each gap, and the tokens."""
+        log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))
+        log_p[:, : len(SPECIALS)] = log_p[:, self.mask] = -torch.inf
+        best = log_p.topk(min(number, self.mask - len(SPECIALS)))
+        return best.values, best.indices
 
     @torch.no_grad()
     def log_probabilities(self, tokens: Tensor) -> Tensor:
@@ -218,7 +262,7 @@ class Filler:
             raise DataError("the text has no gap", why=f"a gap is written {blank}", help=f'"A dog {blank} fast"')
         if kind == "byte-bpe":  # the space before a word is part of its piece
             parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
-        elif kind not in ("character", "byte", "notes"):
+        elif kind not in (*BY_CHARACTER, "notes"):
             parts = [part.strip() for part in parts]
         tokens = [BEGIN]
         for number, part in enumerate(parts):

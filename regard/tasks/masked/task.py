@@ -48,6 +48,7 @@ from regard.fields.vocabularies import make_text_tokenizer
 from regard.models.cross_entropy import Loss
 from regard.models.gap_gate import GapGate
 from regard.models.masked_model import MaskedModel, build_masked_model
+from regard.tasks.example_lines import gapped
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.baseline import (
     fit_masked_baseline,
@@ -309,6 +310,7 @@ TASK = Task(
     open_baseline=open_masked_baseline,
     outcomes=MaskedOutcomes,
     sample=_sample,
+    examples=lambda config, data: gapped(cast(Any, data.valid), data.codecs.tokenizer, config.fill.blank),
     held_out_samples=_held_out_samples,
     row_inputs=_read_texts,
     export_form=_export_form,

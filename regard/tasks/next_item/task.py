@@ -25,7 +25,7 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.net_outputs import run_causal
 from regard.tasks.next_item.config import NextItemConfig, RecommendConfig
 from regard.tasks.supervised import Supervised
-from regard.tasks.supervised_predictor import Wording
+from regard.tasks.supervised_wording import Wording
 
 
 def _items(config: NextItemConfig) -> Items:

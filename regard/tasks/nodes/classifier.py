@@ -14,13 +14,15 @@ from torch import Tensor
 
 from regard.answers.named_labels import DECIMALS, ranked
 from regard.answers.plain_class import PlainClass
-from regard.core.observation import Observation, Prediction, Site
-from regard.core.predictor_interface import PredictorInterface, require_list
+from regard.core.observation import Influence, Observation, Prediction, Site
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
-from regard.data.graphs import UNLABELED
+from regard.core.wording import listed
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors, graph_tensors
 from regard.tasks.graph_outcomes import GraphOutcomes
+from regard.tasks.hidden_nodes import HIDING, HiddenNodes, without_features
+from regard.tasks.influence import HiddenPieces, influences
 from regard.tasks.named_nodes import NodePredictor
 from regard.tasks.nodes.baseline import training_nodes
 from regard.tasks.nodes.outcomes import node_outcomes
@@ -63,7 +65,10 @@ class NodeClassifier(NodePredictor):
         def predict(name: str, settings: None, interrupted: Callable[[], bool]) -> NodeClass:
             return self([name])[0]
 
-        return PredictorInterface("the name of a node", "its class, with the probability of each class", None, predict)
+        takes, gives = "the name of a node", "its class, with the probability of each class"
+        purpose = f"Classifies a node of its graph as {listed(self.labels)}."
+        form = InputForm("nodes", ("node",), tuple(self.graph.names[:MAX_CHOICES]))
+        return PredictorInterface(takes, gives, None, predict, purpose, self.labels, form)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
@@ -146,16 +151,45 @@ class NodeClassifier(NodePredictor):
         tensors, positions = (
             (self._whole, neighbors) if self._whole else (self._inputs(neighbors), np.arange(len(neighbors)))
         )
-        maps, shown = self.observed_edges(self.net, tensors, node, self._label, positions)
-        nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
+        maps, shown = self.observed_edges(self.net, tensors, node, self.graph.name, positions)
+        surface = self.neighborhood([node], shown, self.graph.name)
         predictions = tuple(
             Prediction.best(Site("node", (place,)), "label", ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES])
-            for place, log_p in enumerate(self._log_probabilities(nodes))
+            for place, log_p in enumerate(self._log_probabilities(surface.ids))
         )
-        return Observation((self.neighborhood([node], shown, self._label),), predictions, maps)
+        return Observation((surface,), predictions, maps, facts=self.node_facts(surface.ids))
 
-    def _label(self, node: int) -> str:
-        """Return the name of a node, with its class if known."""
-        number = int(self.graph.labels[node])
-        known = "" if number == UNLABELED else f"/{self.graph.classes[number]}"
-        return f"{self.graph.name(node)}{known}"
+    @torch.no_grad()
+    def scores(self, name: str, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        labels = [self.graph.classes.index(prediction.label) for prediction in observation.predictions]
+        log_p = self._log_probabilities(observation.surfaces[0].ids)
+        return [float(row[label]) for row, label in zip(log_p, labels, strict=True)]
+
+    def influences(self, name: str, observation: Observation) -> tuple[Influence, ...]:
+        """Return the influence of the features of each shown node on the class of the node, the first one."""
+        nodes, labels = observation.surfaces[0].ids, self.graph.classes
+        is_local = self.config.model.sees == "edges"
+        network = HiddenNodes(self.net, self.graph, nodes[:1], is_local=is_local)
+        number = labels.index(observation.predictions[0].label)
+
+        def scores(hidden: list[int]) -> list[list[float]]:
+            added = self._outputs_without(nodes[0], hidden)
+            logits = torch.cat([*network.outputs([None, *hidden])]).double() + added
+            return self.answer.log_probabilities(logits)[:, number, None].tolist()
+
+        return influences(observation.predictions[:1], [HiddenPieces(0, HIDING, nodes)], scores)
+
+    def _outputs_without(self, node: int, hidden: Sequence[int]) -> Tensor:
+        """Return the outputs (1 + hidden, classes) of the wide part for a node, and without each of other nodes.
+
+        Neither the features nor the known class of a hidden node are read.
+        """
+        if self._added is None:
+            return torch.zeros(1 + len(hidden), len(self.graph.classes))
+        known = training_nodes(self.graph)
+        without = [
+            torch.from_numpy(self.wide.outputs(without_features(self.graph, one), known[known != one])[node])
+            for one in hidden
+        ]
+        return torch.stack([self._added[node], *without])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.task import ExampleIndices, Indices
 from regard.data.graphs import Graph
-from regard.data.neighbors import Neighborhoods, concatenated
+from regard.data.neighbors import Neighborhoods, ReadNodes, concatenated
 from regard.models.graph.layers import LayerSizes, NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, NodeBatch
 
@@ -29,13 +29,20 @@ class SomeNodes:
         self, nodes: npt.NDArray[np.int64], limits: Sequence[int | None], draw: tuple[int, int] = (0, 0)
     ) -> GraphTensors:
         """Return the inputs of a network for different ``nodes``: see ``Neighborhoods.of``."""
-        read = self._neighborhoods.of(nodes, limits, draw)
+        read = self.read(nodes, limits, draw)
         pairs = torch.from_numpy(np.concatenate([hop.pairs for hop in read.hops], 1))
         degree = torch.from_numpy(np.concatenate([hop.degree for hop in read.hops]))
         sizes = tuple(LayerSizes(hop.pairs.shape[1], hop.queries, hop.keys) for hop in read.hops)
-        return GraphTensors(self._features(read.nodes), pairs, degree, sizes)
+        return GraphTensors(self.features(read.nodes), pairs, degree, sizes)
 
-    def _features(self, nodes: npt.NDArray[np.int64]) -> NodeFeatures | Tensor:
+    def read(
+        self, nodes: npt.NDArray[np.int64], limits: Sequence[int | None], draw: tuple[int, int] = (0, 0)
+    ) -> ReadNodes:
+        """Return the nodes and edges that the outputs of different ``nodes`` depend on: see ``Neighborhoods.of``."""
+        return self._neighborhoods.of(nodes, limits, draw)
+
+    def features(self, nodes: npt.NDArray[np.int64]) -> NodeFeatures | Tensor:
+        """Return the features of these nodes."""
         graph = self.graph
         if self._start is None:
             assert graph.file is not None

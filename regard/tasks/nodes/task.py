@@ -36,6 +36,7 @@ from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
+from regard.tasks.example_lines import spread
 from regard.tasks.graph_batch import GraphCodecs, NodeBatch, WholeGraph
 from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
 from regard.tasks.nodes.baseline import NodesBaseline, fit_nodes_baseline, open_nodes_baseline, wide_outputs, wide_part
@@ -107,6 +108,12 @@ def _objective(config: NodesConfig) -> Objective:
     return loss
 
 
+def _node_names(examples: Any) -> Iterator[str]:
+    """Yield the names of a few nodes."""
+    nodes = examples.target_nodes(None)
+    return (examples.graph.name(int(nodes[index])) for index in spread(len(nodes)))
+
+
 def sample_graph(folder: Path) -> dict[str, Any]:
     """Write two rings of six nodes with one edge between them, and return their files.
 
@@ -162,6 +169,7 @@ TASK = Task(
     compute_metrics=PlainClass.compute_metrics,
     metrics=PlainClass.metrics,
     sample=_sample,
+    examples=lambda config, data: _node_names(data.valid),
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,
     sample_lines=("n0", "n7", "n3"),

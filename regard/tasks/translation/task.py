@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +26,6 @@ from regard.core.task import (
     RunFiles,
     Task,
 )
-from regard.core.untrusted_files import FileVersion
 from regard.core.wording import pluralize
 from regard.data.column_names import TEXTS, pair_columns
 from regard.data.corpus import Corpora, Corpus
@@ -36,12 +34,10 @@ from regard.data.preparation import open_or_prepare
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import SPECIALS
-from regard.errors import RegardError
 from regard.inference.decoding import Engine
 from regard.metrics.text import METRICS, OUTPUT_METRICS, metric_value
 from regard.models.build import build
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.runs.run_folder import RunFolder
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.translation.baseline import fit_translation_baseline, open_translation_baseline
@@ -120,26 +116,15 @@ def _report_unknown(part: Corpus, log: Report) -> None:
             log(message)
 
 
-def example_sentence(run: RunFolder) -> str | None:
-    """Return the first validation source of a fitting length, else the longest shorter one; None without data."""
-    return _example(run.path, FileVersion.of(run.data / "valid-0" / "corpus.json"))
-
-
-@lru_cache(maxsize=64)
-def _example(path: Path, prepared: FileVersion) -> str | None:
-    """Return the sentence; cached, because reading tokenizers is slow."""
-    try:
-        run = RunFolder.open(path)
-        corpus = Corpus.open(run.data / "valid-0")
-        source = open_codecs(run).source
-    except (RegardError, OSError):
-        return None
-    for index in _by_length(corpus.source_length[:SEARCHED]):
-        pieces = [int(piece) for piece in corpus.source(index)]
+def examples(config: TranslationConfig, data: Data) -> Iterator[str]:
+    """Yield validation sources: those of a fitting length, then shorter ones, longest first."""
+    assert isinstance(data.valid, PairExamples)
+    source, corpora = data.codecs.source, data.valid.corpora
+    for index in _by_length(corpora.source_length[:SEARCHED]):
+        pieces = [int(piece) for piece in corpora.source(index)]
         known = all(len(SPECIALS) <= piece < len(source) for piece in pieces)
         if known and (text := source.decode(pieces).strip()):
-            return text
-    return None
+            yield text
 
 
 def _by_length(lengths: npt.NDArray[np.int32]) -> list[int]:
@@ -247,6 +232,6 @@ TASK = Task(
     engine_trials=PairTrials,
     export_form=_export_form,
     sample_lines=("a b c", "f e d c", "b", ""),
-    example=example_sentence,
+    examples=examples,
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )

@@ -4,15 +4,11 @@ import { layerColor, layerDash } from "../color";
 import { fixed } from "../format";
 import type { Matrix } from "../matrix";
 import { dark } from "../state";
-
-export interface Pointed {
-  side: "query" | "key";
-  index: number;
-}
+import type { Pointed } from "../view";
 
 interface Properties {
   layout: AlignedLayout;
-  /** Of the head that is looked at, whose weights stand beside the pieces. */
+  /** Weights of the chosen head, written next to the pieces. */
   matrix: Matrix;
   sides: Record<Pointed["side"], string>;
   active: Pointed | null;

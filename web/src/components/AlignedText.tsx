@@ -9,14 +9,9 @@ import { readLate } from "../shown";
 import { aligned, choice, inspection, linkCount, settled, threshold, unit } from "../state";
 import { alignedView } from "../views";
 import { visible } from "../words";
-import { AlignedDrawing, type Pointed } from "./AlignedDrawing";
+import { lock, type Pointed } from "../view";
+import { AlignedDrawing } from "./AlignedDrawing";
 import { Layers } from "./Layers";
-
-const SIDES = {
-  source: { key: "source", query: "target" },
-  encoder: { key: "source, looked at", query: "source, looking" },
-  decoder: { key: "inputs", query: "outputs" },
-};
 
 function Options() {
   return (
@@ -67,8 +62,6 @@ export function AlignedText() {
   const holder = useRef<HTMLDivElement>(null);
   const width = useWidth(holder);
   const hovered = useSignal<Pointed | null>(null);
-  // Held with what it was locked in: another attention, unit or sentence lets it go.
-  const lock = useSignal<{ at: Pointed; view: string } | null>(null);
   useEffect(() => {
     const unlock = (event: KeyboardEvent) => event.key === "Escape" && (lock.value = null);
     window.addEventListener("keydown", unlock);
@@ -79,11 +72,11 @@ export function AlignedText() {
     const { keys, queries, links } = alignedView.value ?? { keys: [], queries: [], links: [] };
     return { wide: layRows(keys, queries, links, measureText), narrow: (room: number) => layColumns(keys, queries, links, measureText, room) };
   });
-  const { source, target } = inspection.value!;
-  const identity = JSON.stringify([view.title, unit.value, source.text, target.ids]);
-  const locked = lock.value?.view === identity ? lock.value.at : null;
+  const identity = JSON.stringify([view.title, unit.value, inspection.value!.text, view.queries]);
+  // A lock belongs to one drawing: another attention, unit or sentence unlocks it.
+  const locked = lock.value && (lock.value.view ?? identity) === identity ? lock.value.at : null;
   const active = locked ?? hovered.value;
-  const sides = SIDES[view.kind];
+  const sides = { key: view.columnName, query: view.rowName };
   const labelOf = (at: Pointed) => visible((at.side === "key" ? view.keys : view.queries)[at.index] ?? "");
   const links = active ? view.links.filter((link) => link[active.side] === active.index) : [];
   const across = active?.side === "key" ? "query" : "key";
@@ -96,16 +89,16 @@ export function AlignedText() {
   return (
     <>
       <p data-testid="attention-name">
-        Shown: <b>{view.title}</b>. {why}{" "}
+        <b>{view.title}</b>. {why}{" "}
         {choice.value !== null && (
           <button type="button" class="plain" onClick={() => (choice.value = null)}>
             Back to the default
           </button>
         )}
       </p>
-      <p class="quiet">Attention shows where the model looked, not why it decided.</p>
+      <p class="quiet">Attention is where the model read from, not why it decided.</p>
       {readLate(inspection.value!, settled.value!) && (
-        <details class="told" data-testid="read-late">
+        <details class="help" data-testid="read-late">
           <summary>What “read one step late” means</summary>
           <p>{READ_LATE}</p>
         </details>
@@ -115,7 +108,7 @@ export function AlignedText() {
       <div ref={holder} class="scroller">
         {width > 0 && (
           <AlignedDrawing
-            layout={width < 560 ? layout.value.narrow(width) : layout.value.wide}
+            layout={width < 560 || layout.value.wide.width > width ? layout.value.narrow(width) : layout.value.wide}
             matrix={view.layers[0].matrix}
             sides={sides}
             active={active}
@@ -128,7 +121,7 @@ export function AlignedText() {
           />
         )}
       </div>
-      <p class="readout held" data-testid="weights" aria-live="polite">
+      <p class={active ? "readout held" : "readout"} data-testid="weights" aria-live="polite">
         {active ? (
           <>
             {locked ? (

@@ -1,33 +1,20 @@
-import { answersOf, huesOf, inputsOf, type Answer as Found, type Marked } from "../answers";
-import type { Alternative } from "../document";
-import { percent } from "../format";
-import { place } from "../observing";
-import { observation } from "../state";
+import { answersOf, huesOf, inputsOf, spanLabel, type Answer as Form, type Marked } from "../answers";
+import { unknownNotice } from "../characters";
+import type { Inspection } from "../document";
+import { isContinued } from "../reading";
+import { inspection, place } from "../state";
 import { visible } from "../words";
-import { Bar } from "./Bar";
+import { GraphDrawing } from "./GraphDrawing";
+import { NextBars } from "./NextBars";
+import { PianoRoll } from "./PianoRoll";
+import { chance, Ranked } from "./Ranked";
+import { StepText } from "./StepText";
 
-const chance = (value: number | null) => percent(value ?? -Infinity);
-
-/** Labels with their probabilities, the most probable first; of an answer it is bold. */
-export function Ranked({ options, testId = "options" }: { options: Alternative[]; testId?: string }) {
-  return (
-    <ul class={`candidates${testId === "options" ? " ranked" : ""}`} data-testid={testId}>
-      {options.map((each, order) => (
-        <li key={order}>
-          <span>{visible(each.label)}</span>
-          <Bar share={Math.exp(each.log_probability ?? -Infinity)} />
-          <span class="figures">{chance(each.log_probability)}</span>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-/** Pieces of a text with what was answered at each; one of them at a time shows its alternatives. */
+/** Pieces of a text with the answer at each; the chosen one has its alternatives below. */
 function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
   const chosen = place.value;
   const current = chosen === null ? null : pieces[chosen]?.answer;
-  const hues = huesOf(pieces.flatMap(({ answer }) => (answer ? [answer.label] : [])));
+  const hues = huesOf(pieces.flatMap(({ answer }) => (answer && spanLabel(answer.label) !== null ? [spanLabel(answer.label)!] : [])));
   return (
     <>
       <p class={`lines answered ${form}`} data-testid="pieces">
@@ -38,13 +25,15 @@ function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
             type: "button" as const, "aria-label": label, title: label, "aria-pressed": chosen === index,
             "data-testid": `piece-${index}`, onClick: () => (place.value = chosen === index ? null : index),
           };
+          const span = spanLabel(answer.label);
+          const inside = /^[IEL]-/.test(answer.label) && index > 0;
           return form === "gaps" ? (
             <button key={index} class="gap" {...shared}>
               {visible(answer.label)}
             </button>
           ) : (
             <span key={index}>
-              <button class="tagged" style={{ "--hue": hues.get(answer.label) }} {...shared}>
+              <button class={`tagged${span === null ? " outside" : ""}${inside ? " inside" : ""}`} style={span === null ? undefined : { "--hue": hues.get(span) }} {...shared}>
                 <span>{text}</span>
                 <span class="tag">{visible(answer.label)}</span>
               </button>{" "}
@@ -61,7 +50,7 @@ function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
             <Ranked options={current.alternatives} testId="alternatives" />
           </>
         ) : (
-          <p class="quiet">{form === "gaps" ? "Choose a gap" : "Choose a word"} to see its other answers.</p>
+          <p class="quiet">{form === "gaps" ? "Choose a gap" : "Choose a word"} to list its alternatives.</p>
         )}
       </div>
     </>
@@ -80,7 +69,7 @@ function Given({ texts }: { texts: string[] }) {
   );
 }
 
-function One({ answer, texts }: { answer: Found; texts: string[] }) {
+function One({ answer, texts }: { answer: Form; texts: string[] }) {
   switch (answer.form) {
     case "tags":
     case "gaps":
@@ -112,19 +101,73 @@ function One({ answer, texts }: { answer: Found; texts: string[] }) {
   }
 }
 
-/** What the model answered, with the input; nothing to click for it. */
-export function Answer() {
-  const current = observation.value!;
-  const { name, checkpoint } = current.model;
+/** The label of each node: that of its prediction, otherwise the known one. */
+export function nodeLabels({ surfaces, predictions, facts }: Inspection): (string | null)[] {
+  const predicted = new Map(predictions.filter(({ at }) => at.kind === "node").map(({ at, label }) => [at.pieces[0], label]));
+  return surfaces[0].pieces.map((_, node) => predicted.get(node) ?? (facts.node_labels?.[node] || null));
+}
+
+/** The graph of the input; a node with a prediction can be chosen. */
+function Graph({ of }: { of: Inspection }) {
+  const [surface] = of.surfaces;
+  const predicted = new Map(of.predictions.filter(({ at }) => at.kind === "node").map((each) => [each.at.pieces[0], each]));
+  const describe = (node: number) => {
+    const found = predicted.get(node);
+    const known = of.facts.node_labels?.[node];
+    const label = found ? `: ${found.label}, ${chance(found.log_probability)}` : "";
+    return `${surface.pieces[node]}${label}${known ? ` (label in the data: ${known})` : ""}`;
+  };
+  const chosen = place.value === null ? undefined : predicted.get(place.value);
   return (
     <>
-      {answersOf(current).map((answer, index) => (
-        <One key={index} answer={answer} texts={inputsOf(current)} />
-      ))}
+      <GraphDrawing surface={surface} labels={nodeLabels(of)} describe={describe} answered={new Set(predicted.keys())} testId="graph" />
+      {chosen && (
+        <>
+          <p>
+            Most probable at <b>{surface.pieces[place.value!]}</b>:
+          </p>
+          <Ranked options={chosen.alternatives} testId="alternatives" />
+        </>
+      )}
+    </>
+  );
+}
+
+/** A text whose next tokens are predicted. */
+function Continued() {
+  return (
+    <>
+      <NextBars />
+      <StepText />
+    </>
+  );
+}
+
+/** The answer of the model, with the input; visible without a click. */
+export function Answer() {
+  const current = inspection.value!;
+  const { name, checkpoint } = current.model;
+  const { parts, roll, truncated, unknown } = current.facts;
+  const notice = unknownNotice(unknown);
+  return (
+    <>
+      {notice && (
+        <p class="notice" role="status" data-testid="unknown">
+          {notice}
+        </p>
+      )}
+      {truncated && (
+        <p class="notice" role="status" data-testid="truncated">
+          The input is longer than this model reads; its end was left out.
+        </p>
+      )}
+      {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}
+      {current.surfaces[0]?.kind === "graph" && <Graph of={current} />}
+      {roll && <PianoRoll roll={roll} />}
       <p class="quiet figures">
         {name}, checkpoint {checkpoint}
-        {current.parts &&
-          ` · parts of the answer: ${Object.entries(current.parts)
+        {parts &&
+          ` · parts of the answer: ${Object.entries(parts)
             .map(([part, value]) => `${part} ${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`)
             .join(", ")}`}
       </p>

@@ -1,7 +1,7 @@
 import type { ComponentType } from "preact";
-import { isContinued } from "../answers";
 import { HELP } from "../help";
-import { alone, details, inspection, observation, offline, other, replay, translates } from "../state";
+import { details, inspection, offline, other, replay } from "../state";
+import type { Inspection } from "../document";
 import { heatView } from "../views";
 import { AlignedText } from "./AlignedText";
 import { Answer } from "./Answer";
@@ -9,64 +9,52 @@ import { BeamTree } from "./BeamTree";
 import { CellWorked } from "./CellWorked";
 import { Compare } from "./Compare";
 import { Export } from "./Export";
+import { Flow } from "./Flow";
 import { HeadGrid } from "./HeadGrid";
 import { HeatMapSection } from "./HeatMapSection";
+import { InputBar } from "./InputBar";
+import { LensTable } from "./LensTable";
 import { Measures } from "./Measures";
 import { NextTokens } from "./NextTokens";
-import { ObserveBar } from "./ObserveBar";
-import { Places } from "./Places";
 import { Section } from "./Section";
-import { StepText } from "./StepText";
 import { ThemePicker } from "./ThemePicker";
 import { Training } from "./Training";
-import { TranslateBar } from "./TranslateBar";
 import { Why } from "./Why";
 
 interface Part {
   id: string;
   title: string;
   body: ComponentType;
-  /** Shown with no attention, too. */
-  always: boolean;
+  /** Whether the inspection has something to show; of the training and the export always. */
+  of: (inspection: Inspection) => boolean;
 }
 
-// From here on a heat map takes the whole width.
+// From this number of keys on, a heat map takes the whole width.
 const LONG = 36;
 
+const attends = ({ attention }: Inspection) => Object.keys(attention).length > 0;
+const isGraph = ({ surfaces }: Inspection) => surfaces[0]?.kind === "graph";
+const measured = ({ attention, ablation }: Inspection) => ablation !== undefined || Object.values(attention).some(({ measures }) => Object.keys(measures).length > 0);
+const translated = ({ search }: Inspection) => search !== undefined;
+
+/** The bands of every task: answer, why and where, how, training, share. */
 const PARTS: Part[] = [
-  { id: "aligned", title: "Aligned text", body: AlignedText, always: false },
-  { id: "heads", title: "Heads", body: HeadGrid, always: false },
-  { id: "heatmap", title: "Heat map", body: HeatMapSection, always: false },
-  { id: "cell", title: "Cell worked out", body: CellWorked, always: false },
-  { id: "measures", title: "Measures", body: Measures, always: false },
-  { id: "steps", title: "Next tokens", body: NextTokens, always: true },
-  { id: "beam", title: "Beam", body: BeamTree, always: true },
-  { id: "compare", title: "Side by side", body: Compare, always: true },
-  { id: "training", title: "Training", body: Training, always: true },
-  { id: "export", title: "Export", body: Export, always: true },
+  { id: "answer", title: "Answer", body: Answer, of: (inspection) => !translated(inspection) },
+  { id: "aligned", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isGraph(inspection) && translated(inspection) },
+  { id: "why", title: "Why", body: Why, of: ({ predictions }) => predictions.length > 0 },
+  { id: "links", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isGraph(inspection) && !translated(inspection) },
+  { id: "heads", title: "Heads", body: HeadGrid, of: attends },
+  { id: "heatmap", title: "Heat map", body: HeatMapSection, of: attends },
+  { id: "cell", title: "Cell worked out", body: CellWorked, of: attends },
+  { id: "measures", title: "Measures", body: Measures, of: (inspection) => attends(inspection) && measured(inspection) },
+  { id: "lens", title: "Layer by layer", body: LensTable, of: ({ lens }) => lens !== undefined },
+  { id: "flow", title: "Network", body: Flow, of: ({ network }) => (network ?? []).length > 0 },
+  { id: "steps", title: "Next tokens", body: NextTokens, of: translated },
+  { id: "beam", title: "Beam", body: BeamTree, of: (inspection) => translated(inspection) && (!offline || inspection.beam !== undefined) },
+  { id: "compare", title: "Side by side", body: Compare, of: (inspection) => translated(inspection) && (!offline || other.value !== null) },
 ];
-
-/** Of an input of another task. */
-const OBSERVED: Part[] = [
-  { id: "text", title: "Text", body: StepText, always: true },
-  { id: "places", title: "Heads", body: Places, always: true },
-  { id: "training", title: "Training", body: Training, always: true },
-  { id: "export", title: "Export", body: Export, always: true },
-];
-
-/** The same where the answer is no continuation of the text. */
-const ANSWERED: Part[] = [{ id: "answer", title: "Answer", body: Answer, always: true }, { id: "why", title: "Why", body: Why, always: true }, ...OBSERVED.slice(1)];
-
-/** Of a model without a network. */
-const ALONE: Part[] = [{ id: "training", title: "Training", body: Training, always: true }];
-
-/** Offline, what was not saved with the page is left out. */
-function present(part: Part): boolean {
-  if (!offline) return true;
-  if (part.id === "compare") return other.value !== null;
-  if (part.id === "training") return details.value !== null || replay.value.length > 0;
-  return part.id !== "beam" || inspection.value?.beam !== undefined;
-}
+const TRAINING: Part = { id: "training", title: "Training", body: Training, of: () => true };
+const EXPORT: Part = { id: "export", title: "Share", body: Export, of: () => true };
 
 function jump(id: string) {
   const heading = document.getElementById(`${id}-heading`);
@@ -75,35 +63,36 @@ function jump(id: string) {
 }
 
 function partsShown(): Part[] {
-  if (translates.value) return inspection.value ? PARTS : [];
-  if (observation.value) return isContinued(observation.value) ? OBSERVED : ANSWERED;
-  return alone.value ? ALONE : [];
+  const current = inspection.value;
+  const trained = offline ? details.value !== null || replay.value.length > 0 : details.value !== null;
+  const training = trained ? [TRAINING] : [];
+  return current ? [...PARTS.filter((part) => part.of(current)), ...training, EXPORT] : training;
 }
 
 export function App() {
-  const parts = partsShown().filter(present);
-  const blind = inspection.value !== null && Object.keys(inspection.value.attention).length === 0;
+  const parts = partsShown();
   const long = (heatView.value?.keys.length ?? 0) > LONG;
   return (
     <>
+      <a class="skip" href="#translation">
+        Skip to the input
+      </a>
       <header class="top">
         <h1>Regard</h1>
         <nav aria-label="Sections">
-          {parts
-            .filter((part) => part.always || !blind)
-            .map((part) => (
-              <button type="button" class="plain" key={part.id} onClick={() => jump(part.id)}>
-                {part.title}
-              </button>
-            ))}
+          {parts.map((part) => (
+            <button type="button" class="plain" key={part.id} onClick={() => jump(part.id)}>
+              {part.title}
+            </button>
+          ))}
         </nav>
         <ThemePicker />
       </header>
       <main class={long ? "long" : ""}>
-        {translates.value ? <TranslateBar /> : <ObserveBar />}
-        {parts.map(({ id, title, body: Body, always }) => (
+        <InputBar />
+        {parts.map(({ id, title, body: Body }) => (
           <Section key={id} id={id} title={title} help={HELP[id]}>
-            {blind && !always ? <p class="quiet">This model has no attention, so there is nothing to show here.</p> : <Body />}
+            <Body />
           </Section>
         ))}
       </main>

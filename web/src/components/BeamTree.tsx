@@ -56,7 +56,7 @@ function Tree({ nodes }: { nodes: BeamNode[] }) {
   };
   return (
     <>
-      <div class="scroller beam">
+      <div class="scroller beam" tabIndex={0} role="region" aria-label="Beam tree">
         <svg
           ref={drawing}
           data-testid="beam-tree"

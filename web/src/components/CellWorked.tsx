@@ -1,25 +1,25 @@
 import { useEffect } from "preact/hooks";
-import { loadVectors } from "../translating";
+import { loadVectors } from "../inspecting";
 import type { Vectors } from "../document";
 import { exact } from "../format";
 import { row } from "../matrix";
 import { cell, inspection, offline, shown, status } from "../state";
 import { visible } from "../words";
-import { work } from "../worked";
+import { isCausal, work } from "../worked";
 import { HeadsOfCell } from "./HeadsOfCell";
 import { Problem } from "./Problem";
 import { SoftmaxTable } from "./SoftmaxTable";
 import { Terms } from "./Terms";
 import { ValueTable } from "./ValueTable";
 
-/** A weight from the vectors it was computed from, step by step. */
+/** The computation of a weight from its vectors, step by step. */
 function Steps({ vectors, head, query, at: key }: { vectors: Vectors; head: number; query: number; at: number }) {
-  const { queries, keys, matrix, kind } = shown.value!;
+  const { queries, keys, matrix } = shown.value!;
   const recorded = row(matrix, query);
   if (vectors.kind === "none")
     return (
       <>
-        <p>The energy of this mechanism is not made of query and key alone, so only its weights and weighted values are shown.</p>
+        <p>The energy of this mechanism depends on more than one query and one key: only its weights and weighted values are listed.</p>
         <ValueTable vectors={vectors} head={head} weights={recorded} keys={keys} />
       </>
     );
@@ -33,7 +33,7 @@ function Steps({ vectors, head, query, at: key }: { vectors: Vectors; head: numb
         </div>
         <div class="column">
           <h3>2. Softmax over the row of {visible(queries[query])}</h3>
-          <SoftmaxTable row={worked.row} keys={keys} current={key} lastSeen={kind === "decoder" ? query : null} />
+          <SoftmaxTable row={worked.row} keys={keys} current={key} lastSeen={isCausal(vectors) ? query : null} />
         </div>
       </div>
       <h3>3. Output: Σ α v</h3>
@@ -53,7 +53,7 @@ export function CellWorked() {
   useEffect(() => {
     if (wanted && !busy) void loadVectors();
   }, [wanted, at]);
-  if (!inside) return <p class="quiet">Click a cell of the heat map, or press Enter on it, to see how its weight comes about.</p>;
+  if (!inside) return <p class="quiet">Click a cell of the heat map, or press Enter on it, to see how its weight is computed.</p>;
   const weight = matrix.values[at.query * matrix.columns + at.key];
   return (
     <div data-testid="cell-panel">
@@ -69,9 +69,9 @@ export function CellWorked() {
       )}
       {attention !== null && head !== null && (
         <>
-          <Problem place="vectors" doing="Fetching queries, keys and values …" />
+          <Problem place="vectors" doing="Loading queries, keys and values …" />
           {vectors && <Steps vectors={vectors} head={head} query={at.query} at={at.key} />}
-          {!vectors && loaded && <p>The model gives no queries, keys and values for this attention.</p>}
+          {!vectors && loaded && <p>This attention has no queries, keys and values.</p>}
           {!loaded && offline && <p>The queries, keys and values were not saved with this page.</p>}
         </>
       )}

@@ -4,7 +4,7 @@ import { settle, show } from "../shown";
 import { choice } from "../state";
 import { HeatMap } from "./HeatMap";
 
-/** The heat map of an inspection beside the main one: the attention chosen there, or its own default. */
+/** The heat map of another inspection than the main one: the head chosen there, or its own default. */
 export function Chosen({ of: side, testId }: { of: Inspection; testId: string }) {
   const wanted = choice.value;
   const shown = useMemo(() => {
@@ -15,7 +15,7 @@ export function Chosen({ of: side, testId }: { of: Inspection; testId: string })
   return (
     <>
       <p class="quiet">{shown.title}</p>
-      <HeatMap matrix={shown.matrix} queries={shown.queries} keys={shown.keys} label={`Weights of ${shown.title}`} testId={testId} />
+      <HeatMap matrix={shown.matrix} allowed={shown.allowed} queries={shown.queries} keys={shown.keys} label={`Weights of ${shown.title}`} testId={testId} />
     </>
   );
 }

@@ -1,17 +1,18 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { loadOther } from "../translating";
+import { loadOther } from "../inspecting";
 import { fetchDetails } from "../api";
 import { identityOf, labelOf, others } from "../checkpoints";
 import { firstDifference } from "../difference";
 import type { Inspection, ModelDetails } from "../document";
+import { targetOf } from "../reading";
 import { details, inspection, models, offline, other } from "../state";
 import { visible } from "../words";
 import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 
-/** A model and one of its checkpoints with other weights than those that are shown. */
+/** A model, and one of its checkpoints with other weights than those on the page. */
 function Picker() {
   const [shown, main] = [inspection.value!.model, details.value];
   const model = useSignal(shown.name);
@@ -20,7 +21,7 @@ function Picker() {
   useEffect(() => {
     const name = model.value;
     fetchDetails(name).then(
-      (told) => name === model.value && (found.value = told),
+      (loaded) => name === model.value && (found.value = loaded),
       () => name === model.value && (found.value = null),
     );
   }, [model.value]);
@@ -43,7 +44,7 @@ function Picker() {
       {known && offered.length === 0 && (
         <span data-testid="compare-none">
           {model.value} has no checkpoint with other weights than those above
-          {models.value.length > 1 ? "." : "; serve a second run beside it to compare."}
+          {models.value.length > 1 ? "." : "; serve a second run to compare."}
         </span>
       )}
       {offered.length > 0 && (
@@ -75,12 +76,12 @@ function Column({ of: side, differs, testId }: { of: Inspection; differs: number
         {side.model.name}, {side.model.checkpoint}
       </h3>
       <p class="pieces" lang={side.model.target_language ?? undefined}>
-        {side.target.pieces.map((piece, index) => (
+        {targetOf(side).pieces.map((piece, index) => (
           <span key={index}>{index === differs ? <mark>{visible(piece)}</mark> : visible(piece)} </span>
         ))}
       </p>
       <p>
-        <Scores of={side} />
+        <Scores of={side.search!} />
       </p>
       <Chosen of={side} testId={`${testId}-heatmap`} />
     </div>
@@ -89,8 +90,8 @@ function Column({ of: side, differs, testId }: { of: Inspection; differs: number
 
 export function Compare() {
   const [left, right] = [inspection.value!, other.value];
-  const differs = right && firstDifference(left.target.pieces, right.target.pieces);
-  const named = (side: Inspection, index: number) => (index < side.target.pieces.length ? `“${visible(side.target.pieces[index])}”` : "nothing more");
+  const differs = right && firstDifference(targetOf(left).pieces, targetOf(right).pieces);
+  const named = (side: Inspection, index: number) => (index < targetOf(side).pieces.length ? `“${visible(targetOf(side).pieces[index])}”` : "nothing more");
   return (
     <>
       {!offline && <Picker />}

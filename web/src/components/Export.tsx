@@ -1,9 +1,11 @@
-import { alignedSvg, download, exportPage, exportPng, heatMapSvg, placeSvg, shownDocument, shownText } from "../exporting";
-import { placeView } from "../observing";
+import { alignedSvg, download, exportPage, exportPng, heatMapSvg, stripSvg } from "../exporting";
 import { fileName } from "../format";
-import { offline } from "../state";
+import { inspection, offline } from "../state";
+import { Copy } from "./Copy";
 import { Problem } from "./Problem";
-import { heatView } from "../views";
+import { Snippet } from "./Snippet";
+import { strip } from "../strip";
+import { alignedView, heatView } from "../views";
 
 function Choice({ id, children, onClick }: { id: string; children: string; onClick: () => void }) {
   return (
@@ -14,31 +16,34 @@ function Choice({ id, children, onClick }: { id: string; children: string; onCli
 }
 
 export function Export() {
-  const text = shownText();
+  const { text } = inspection.value!;
   const svg = (drawing: string, part: string) => download(drawing, "image/svg+xml", fileName(text, `${part}.svg`));
   const png = (drawing: string, part: string) => void exportPng(drawing, fileName(text, `${part}.png`));
   return (
     <>
       <div class="controls">
         {!offline && (
+          <Copy text={location.href} of="the link to this view" testId="copy-link" />
+        )}
+        {!offline && (
           <Choice id="html" onClick={() => void exportPage()}>
             HTML, works offline
           </Choice>
         )}
-        <Choice id="json" onClick={() => download(JSON.stringify(shownDocument()), "application/json", fileName(text, "json"))}>
+        <Choice id="json" onClick={() => download(JSON.stringify(inspection.value), "application/json", fileName(text, "json"))}>
           JSON
         </Choice>
-        {placeView.value && (
+        {strip.value && (
           <>
-            <Choice id="place-svg" onClick={() => svg(placeSvg(), "heatmap")}>
-              Heat map, SVG
+            <Choice id="strip-svg" onClick={() => svg(stripSvg(), "why")}>
+              Why, SVG
             </Choice>
-            <Choice id="place-png" onClick={() => png(placeSvg(), "heatmap")}>
-              Heat map, PNG
+            <Choice id="strip-png" onClick={() => png(stripSvg(), "why")}>
+              Why, PNG
             </Choice>
           </>
         )}
-        {heatView.value && (
+        {alignedView.value && (
           <>
             <Choice id="aligned-svg" onClick={() => svg(alignedSvg(), "aligned")}>
               Aligned text, SVG
@@ -46,6 +51,10 @@ export function Export() {
             <Choice id="aligned-png" onClick={() => png(alignedSvg(), "aligned")}>
               Aligned text, PNG
             </Choice>
+          </>
+        )}
+        {heatView.value && (
+          <>
             <Choice id="heatmap-svg" onClick={() => svg(heatMapSvg(), "heatmap")}>
               Heat map, SVG
             </Choice>
@@ -55,8 +64,9 @@ export function Export() {
           </>
         )}
       </div>
-      <p class="quiet">The page and the JSON carry what is on this page now, with all that has been loaded.</p>
+      <p class="quiet">The HTML file and the JSON contain this page with all parts that are loaded.</p>
       <Problem place="export" doing="Writing …" />
+      {!offline && <Snippet />}
     </>
   );
 }

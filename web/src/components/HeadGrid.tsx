@@ -1,9 +1,10 @@
 import { useSignal } from "@preact/signals";
-import type { Inspection, Kind } from "../document";
+import type { Inspection } from "../document";
 import { fixed } from "../format";
-import { mean, plane } from "../matrix";
+import { decode, mean, plane } from "../matrix";
 import { describe, measureOf, measuresOf, orderHeads, type Head } from "../measures";
-import { KIND_NAMES, kindsOf, sameChoice, type Choice } from "../shown";
+import { groupOf } from "../reading";
+import { groupsOf as typesOf, sameChoice, show, type Choice } from "../shown";
 import { choice, inspection, settled, shown } from "../state";
 import { Problem } from "./Problem";
 import { Tabs } from "./Tabs";
@@ -16,7 +17,7 @@ interface Group {
 
 function groupsOf(current: Inspection, names: string[], sortBy: string | null): Group[] {
   const layers: Group[] = names.map((name) => ({
-    title: `${name} (${current.attention[name].mechanism})`,
+    title: current.attention[name].mechanism ? `${name} (${current.attention[name].mechanism})` : name,
     heads: [...orderHeads(current, [name], null), { attention: name, head: null }],
   }));
   if (sortBy === null) return layers;
@@ -28,55 +29,62 @@ function groupsOf(current: Inspection, names: string[], sortBy: string | null): 
   ];
 }
 
-function Controls({ names, measure, sorted, onMeasure, onSorted }: {
+function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
   names: string[];
   measure: string;
   sorted: boolean;
   onMeasure: (name: string) => void;
   onSorted: (on: boolean) => void;
+  /** Whether the colors of each head have a scale of their own. */
+  own: boolean;
+  onOwn: (on: boolean) => void;
 }) {
   return (
     <div class="controls">
+      {names.length > 0 && (
+        <label>
+          Value{" "}
+          <select id="grid-measure" data-testid="grid-measure" value={measure} onChange={(event) => onMeasure(event.currentTarget.value)}>
+            {names.map((name) => (
+              <option key={name} value={name}>
+                {describe(name).label}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {names.length > 0 && (
+        <label>
+          <input type="checkbox" id="grid-sort" data-testid="grid-sort" checked={sorted} onChange={(event) => onSorted(event.currentTarget.checked)} />{" "}
+          sort by it
+        </label>
+      )}
       <label>
-        Value{" "}
-        <select id="grid-measure" data-testid="grid-measure" value={measure} onChange={(event) => onMeasure(event.currentTarget.value)}>
-          {names.map((name) => (
-            <option key={name} value={name}>
-              {describe(name).label}
-            </option>
-          ))}
-        </select>
+        <input type="checkbox" data-testid="grid-own" checked={own} onChange={(event) => onOwn(event.currentTarget.checked)} /> scale the colors of each head to its largest weight
       </label>
-      <label>
-        <input
-          type="checkbox"
-          id="grid-sort"
-          data-testid="grid-sort"
-          checked={sorted}
-          onChange={(event) => onSorted(event.currentTarget.checked)}
-        />{" "}
-        sort by it
-      </label>
-      <Problem place="extras" doing="Switching heads off, one by one …" testId="status-ablation" />
+      <Problem place="extras" doing="Switching off each head in turn …" testId="status-ablation" />
     </div>
   );
 }
 
 export function HeadGrid() {
   const current = inspection.value!;
-  const picked = useSignal<Kind | null>(null);
+  const picked = useSignal<string | null>(null);
   const measure = useSignal("entropy");
   const sorted = useSignal(false);
-  const kinds = kindsOf(current);
-  const kind = picked.value && kinds.includes(picked.value) ? picked.value : kinds.includes(shown.value!.kind) ? shown.value!.kind : kinds[0];
-  const names = Object.keys(current.attention).filter((name) => current.attention[name].kind === kind);
+  const own = useSignal(false);
+  const types = typesOf(current);
+  const type = picked.value && types.includes(picked.value) ? picked.value : shown.value!.group;
+  const names = Object.keys(current.attention).filter((name) => groupOf(current.attention[name]) === type);
   const measures = measuresOf(current);
   const by = measures.includes(measure.value) ? measure.value : measures[0];
   const choose = (next: Choice) => {
-    picked.value = kind;
+    picked.value = type;
     choice.value = next;
   };
-  const rollout = kind === "decoder" ? undefined : current.rollout[kind];
+  // One scale for all heads of the type, to compare them.
+  const most = own.value ? undefined : Math.max(...names.map((name) => decode(current.attention[name].weights).reduce((top, value) => Math.max(top, value), 0)));
+  const rollout = Object.keys(current.rollout ?? {}).find((name) => show(current, { rollout: name }).group === type);
   return (
     <>
       <Controls
@@ -85,25 +93,28 @@ export function HeadGrid() {
         sorted={sorted.value}
         onMeasure={(name) => (measure.value = name)}
         onSorted={(on) => (sorted.value = on)}
+        own={own.value}
+        onOwn={(on) => (own.value = on)}
       />
-      <Tabs label="Kind of attention" tabs={kinds.map((id) => ({ id, title: KIND_NAMES[id] }))} current={kind} onPick={(id) => (picked.value = id)}>
+      <Tabs label="Type of attention" tabs={types.map((id) => ({ id, title: id }))} current={type} onPick={(id) => (picked.value = id)}>
         {groupsOf(current, names, sorted.value ? by : null).map((group) => (
           <div key={group.title}>
             <h3>{group.title}</h3>
             <div class="grid" role="group" aria-label={group.title}>
               {group.heads.map(({ attention, head }) => {
                 const { weights } = current.attention[attention];
-                const value = measureOf(current, attention, head, by);
-                const layer = sorted.value ? `${current.attention[attention].layer} · ` : "";
+                const value = by ? measureOf(current, attention, head, by) : undefined;
+                const layer = sorted.value ? `${current.attention[attention].layer ?? ""} · ` : "";
                 return (
                   <Thumbnail
                     key={`${attention} ${head}`}
                     testId={`head-${attention}-${head ?? "mean"}`}
                     label={layer + (head === null ? "mean" : sorted.value ? String(head) : `head ${head}`)}
-                    value={value === undefined ? "–" : fixed(value)}
+                    value={value === undefined ? "" : fixed(value)}
                     selected={sameChoice(settled.value, { attention, head })}
                     of={weights}
                     weights={() => (head === null ? mean(weights) : plane(weights, head))}
+                    most={most}
                     onSelect={() => choose({ attention, head })}
                   />
                 );
@@ -116,13 +127,13 @@ export function HeadGrid() {
             <h3>Rollout</h3>
             <div class="grid" role="group" aria-label="Rollout">
               <Thumbnail
-                testId={`rollout-${kind}`}
+                testId={`rollout-${rollout}`}
                 label="rollout"
                 value=""
-                selected={sameChoice(settled.value, { rollout: kind })}
-                of={rollout}
-                weights={() => plane(rollout)}
-                onSelect={() => choose({ rollout: kind })}
+                selected={sameChoice(settled.value, { rollout })}
+                of={current.rollout![rollout]}
+                weights={() => plane(current.rollout![rollout])}
+                onSelect={() => choose({ rollout })}
               />
             </div>
           </div>

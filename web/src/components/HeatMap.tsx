@@ -3,15 +3,17 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { exact } from "../format";
 import { useWidth } from "../hooks";
 import { largest, type Matrix } from "../matrix";
-import { measureText, paintCells, paintLabels } from "../paint";
+import { measureText, paintCells, paintLabels, paintMask } from "../paint";
 import { dark } from "../state";
 import { visible } from "../words";
 import { Legend } from "./Legend";
 
 interface Properties {
   matrix: Matrix;
-  /** What is painted, where it is not the values themselves. */
+  /** The colors, if they are not those of the values. */
   colors?: Matrix;
+  /** 1 where a query may attend to a key; other cells are hatched. */
+  allowed?: Matrix | null;
   queries: string[];
   keys: string[];
   label: string;
@@ -27,10 +29,11 @@ function short(label: string): string {
 }
 
 /** One tab stop; the arrow keys move a cursor over the cells. */
-export function HeatMap({ matrix, colors = matrix, queries, keys, label, testId, onOpen }: Properties) {
+export function HeatMap({ matrix, colors = matrix, allowed = null, queries, keys, label, testId, onOpen }: Properties) {
   const holder = useRef<HTMLDivElement>(null);
   const cells = useRef<HTMLCanvasElement>(null);
   const labels = useRef<HTMLCanvasElement>(null);
+  const mask = useRef<HTMLCanvasElement>(null);
   const mark = useRef<HTMLDivElement>(null);
   const width = useWidth(holder);
   const cursor = useSignal<{ row: number; column: number } | null>(null);
@@ -43,9 +46,13 @@ export function HeatMap({ matrix, colors = matrix, queries, keys, label, testId,
   const { left, top, size } = geometry;
   const isDark = dark.value;
   useEffect(() => paintCells(cells.current!, colors, isDark), [colors, isDark]);
+  useEffect(() => {
+    if (allowed) paintMask(mask.current!, allowed, size);
+  }, [allowed, size, isDark]);
   useEffect(() => paintLabels(labels.current!, queries.map(short), keys.map(short), geometry), [geometry, isDark]);
 
   const inside = cursor.value && cursor.value.row < matrix.rows && cursor.value.column < matrix.columns ? cursor.value : null;
+  const isHidden = ({ row, column }: { row: number; column: number }) => allowed !== null && allowed.values[row * allowed.columns + column] === 0;
   const point = (event: PointerEvent) => {
     const box = cells.current!.getBoundingClientRect();
     const [row, column] = [Math.floor((event.clientY - box.top) / size), Math.floor((event.clientX - box.left) / size)];
@@ -76,7 +83,7 @@ export function HeatMap({ matrix, colors = matrix, queries, keys, label, testId,
           data-testid={testId}
           role="application"
           aria-roledescription="heat map"
-          aria-label={`${label}; ${matrix.rows} rows, ${matrix.columns} columns. Arrow keys move${onOpen ? ", Enter works a cell out" : ""}.`}
+          aria-label={`${label}; ${matrix.rows} rows, ${matrix.columns} columns. Arrow keys move${onOpen ? ", Enter shows how a weight is computed" : ""}.`}
           tabIndex={0}
           onPointerMove={point}
           onPointerDown={point}
@@ -90,6 +97,14 @@ export function HeatMap({ matrix, colors = matrix, queries, keys, label, testId,
             class="values"
             style={{ left: `${left}px`, top: `${top}px`, width: `${matrix.columns * size}px`, height: `${matrix.rows * size}px` }}
           />
+          {allowed && (
+            <canvas
+              ref={mask}
+              class="mask"
+              data-testid={`${testId}-mask`}
+              style={{ left: `${left}px`, top: `${top}px`, width: `${matrix.columns * size}px`, height: `${matrix.rows * size}px` }}
+            />
+          )}
           {inside && (
             <div
               ref={mark}
@@ -102,10 +117,11 @@ export function HeatMap({ matrix, colors = matrix, queries, keys, label, testId,
       <div class="controls">
         <output class="readout" data-testid={`${testId}-value`}>
           {inside
-            ? `${visible(queries[inside.row])} → ${visible(keys[inside.column])}: ${exact(matrix.values[inside.row * matrix.columns + inside.column])}`
+            ? `${visible(queries[inside.row])} → ${visible(keys[inside.column])}: ${isHidden(inside) ? "hidden by the mask" : exact(matrix.values[inside.row * matrix.columns + inside.column])}`
             : "Point at a cell for its value."}
         </output>
         <Legend most={largest(colors)} />
+        {allowed && <span class="legend"><span class="hatched swatch" aria-hidden="true" /> hidden by the mask</span>}
       </div>
     </div>
   );

@@ -20,7 +20,7 @@ export function HeatMapSection() {
   return (
     <>
       <p>
-        Shown: <b data-testid="heatmap-name">{view.title}</b>. Rows are queries, columns keys.
+        <b data-testid="heatmap-name">{view.title}</b>. Rows are queries ({view.rowName}), columns are keys ({view.columnName}).
       </p>
       <div class="controls">
         <Check id="hide-special" of={hideSpecial}>

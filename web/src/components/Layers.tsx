@@ -11,7 +11,7 @@ function Swatch({ layer }: { layer: number }) {
   );
 }
 
-/** Which heads are drawn over each other: those of the layer that is looked at, and what was taken along from others. */
+/** The heads drawn over each other: those of the chosen layer, and some of other layers. */
 export function Layers() {
   const choice = settled.value!;
   const { layers } = alignedView.value!;

@@ -5,7 +5,7 @@ import { fixed } from "../format";
 
 const STEPS = { rows: 1, columns: 64, values: Float32Array.from({ length: 64 }, (_, index) => index / 63) };
 
-/** Which color stands for which value. */
+/** The color scale of a heat map. */
 export function Legend({ most }: { most: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const isDark = dark.value;

@@ -1,18 +1,19 @@
 import { useSignal } from "@preact/signals";
 import { Fragment } from "preact";
-import { force } from "../translating";
-import type { Step } from "../document";
+import { force } from "../inspecting";
+import type { Prediction } from "../document";
 import { fixed, percent } from "../format";
+import { targetOf } from "../reading";
 import { inspection, offline } from "../state";
 import { visible } from "../words";
 import { Bar } from "./Bar";
 import { Release } from "./Release";
 
-function Candidates({ step, index, chosen }: { step: Step; index: number; chosen: number }) {
+function Candidates({ step, index, chosen }: { step: Prediction; index: number; chosen: number }) {
   return (
     <ul class="candidates" aria-label={`Candidates of piece ${index + 1}`}>
-      {step.candidates.map((candidate, order) => {
-        const name = visible(candidate.piece) + (candidate.id === chosen ? " (chosen)" : "");
+      {step.alternatives.map((candidate, order) => {
+        const name = visible(candidate.label) + (candidate.id === chosen ? " (chosen)" : "");
         return (
           <li key={candidate.id}>
             {offline ? (
@@ -21,14 +22,14 @@ function Candidates({ step, index, chosen }: { step: Step; index: number; chosen
               <button
                 type="button"
                 data-testid={`candidate-${index}-${order}`}
-                title="Force this piece and decode on"
-                onClick={() => void force(index, candidate.id)}
+                title="Force this piece and decode the rest again"
+                onClick={() => void force(index, candidate.id!)}
               >
                 {name}
               </button>
             )}
-            <Bar share={Math.exp(candidate.log_probability)} />
-            <span class="figures">{percent(candidate.log_probability)}</span>
+            <Bar share={Math.exp(candidate.log_probability ?? -Infinity)} />
+            <span class="figures">{percent(candidate.log_probability ?? -Infinity)}</span>
           </li>
         );
       })}
@@ -36,14 +37,16 @@ function Candidates({ step, index, chosen }: { step: Step; index: number; chosen
   );
 }
 
-/** What the model weighed up, piece by piece. */
+/** Each piece of the output with its probability and the other candidates. */
 export function NextTokens() {
-  const { target, steps, forced } = inspection.value!;
+  const { predictions: steps, search } = inspection.value!;
+  const target = targetOf(inspection.value!);
+  const forced = search!.forced;
   const open = useSignal<number | null>(null);
   return (
     <>
       <p class="quiet">
-        Open a piece for the ten most likely ones in its place.{!offline && " Choosing one forces it, and the rest is decoded anew."}
+        Open a piece for the ten most likely ones in its place.{!offline && " Choosing one forces it, and the rest is decoded again."}
       </p>
       <Release testId="release-steps" />
       <div class="scroller tall" tabIndex={0} role="region" aria-label="Next tokens">
@@ -73,12 +76,12 @@ export function NextTokens() {
                     </button>
                     {index < forced && <span class="badge">forced</span>}
                   </th>
-                  <td>{percent(step.log_probability)}</td>
+                  <td>{percent(step.log_probability ?? -Infinity)}</td>
                   <td>
-                    <Bar share={Math.exp(step.log_probability)} />
+                    <Bar share={Math.exp(step.log_probability ?? -Infinity)} />
                   </td>
-                  <td>{fixed(step.entropy)}</td>
-                  <td>{step.rank + 1}</td>
+                  <td>{fixed(step.entropy!)}</td>
+                  <td>{step.rank! + 1}</td>
                 </tr>
                 {open.value === index && (
                   <tr>

@@ -1,9 +1,9 @@
-import { chooseCandidate, chooseSentence } from "../translating";
+import { chooseCandidate, chooseSentence } from "../inspecting";
 import { unknownNotice } from "../characters";
-import type { Inspection } from "../document";
+import type { Search } from "../document";
 import { fixed } from "../format";
 import { languageName } from "../languages";
-import { inspection, offline, status, whole } from "../state";
+import { glossary, inspection, offline, status, whole } from "../state";
 import { Copy } from "./Copy";
 import { Problem } from "./Problem";
 import { Release } from "./Release";
@@ -16,12 +16,12 @@ export function Scores({ of }: { of: { score: number; log_probability: number } 
   );
 }
 
-/** The outputs that the search ended with; each can be looked at in the best one's stead. */
-function Candidates({ candidates, chosen, language }: { candidates: Inspection["candidates"]; chosen: number; language?: string }) {
+/** The n best outputs of the search; each can be inspected instead of the best one. */
+function Candidates({ candidates, chosen, language }: { candidates: Search["candidates"]; chosen: number; language?: string }) {
   return (
     <details open data-testid="candidates">
       <summary>
-        {candidates.length} best outputs{!offline && "; choose one to look at it"}
+        {candidates.length} best outputs{!offline && "; choose one to inspect it"}
       </summary>
       <ol data-testid="nbest">
         {candidates.map((candidate, index) => (
@@ -48,23 +48,23 @@ function Candidates({ candidates, chosen, language }: { candidates: Inspection["
   );
 }
 
-/** Of a text of several sentences: all of it, and which sentence is looked at. */
+/** Of a text of several sentences: its translation, and the sentence that is inspected. */
 function Sentences({ sentences, sentence, language }: { sentences: string[]; sentence: number; language?: string }) {
   return (
     <div class="whole">
       <Problem place="whole" doing="Translating the whole text …" />
       {whole.value !== null && (
         <>
-          <h3>The whole text</h3>
+          <h3>{glossary.value.trim() ? "The whole text, with the glossary" : "The whole text"}</h3>
           <p data-testid="whole" class="lines" lang={language}>
             {whole.value}
           </p>
           <Copy text={whole.value} of="the whole translation" testId="copy-whole" />
         </>
       )}
-      <div class="controls">
+      {sentences.length > 1 && <div class="controls">
         <label>
-          Looked at: sentence{" "}
+          Inspected: sentence{" "}
           <select
             data-testid="sentence"
             value={sentence}
@@ -78,22 +78,29 @@ function Sentences({ sentences, sentence, language }: { sentences: string[]; sen
             ))}
           </select>
         </label>
-      </div>
+      </div>}
     </div>
   );
 }
 
 export function Output() {
   const current = inspection.value;
-  if (!current) return null;
-  const { model, search, source, target, sentences = [], sentence = 0, candidate = 0 } = current;
+  if (!current)
+    return whole.value === null || !status.translate.value.problem ? null : (
+      <p class="translation lines" data-testid="whole">
+        {whole.value}
+      </p>
+    );
+  const { model, sentences = [], sentence = 0, text } = current;
+  const search = current.search!;
+  const { candidate, candidates, output, settings } = search;
   const language = model.target_language ?? undefined;
-  const unknown = unknownNotice(current.unknown);
+  const unknown = unknownNotice(current.facts.unknown);
   return (
-    <div class="output" aria-busy={status.translate.value.busy}>
+    <div class="output" data-testid="translation-output" aria-busy={status.translate.value.busy}>
       {offline && (
         <p data-testid="source" lang={model.source_language ?? undefined}>
-          {source.text}
+          {text}
         </p>
       )}
       {unknown && (
@@ -101,22 +108,22 @@ export function Output() {
           {unknown}
         </p>
       )}
-      {sentences.length > 1 && <Sentences sentences={sentences} sentence={sentence} language={language} />}
+      {(sentences.length > 1 || whole.value !== null || status.whole.value.problem) && <Sentences sentences={sentences} sentence={sentence} language={language} />}
       <h3>{languageName(language) || "Output"}</h3>
       <p class="translation">
         <span data-testid="output" lang={language} aria-live="polite">
-          {target.text}
+          {output}
         </span>{" "}
-        <Copy text={target.text} of="the translation" testId="copy" />
+        <Copy text={output} of="the translation" testId="copy" />
       </p>
       <p class="quiet">
-        {model.name}, checkpoint {model.checkpoint}, beam {search.beam}, length penalty {search.length_penalty} ·{" "}
-        <Scores of={current} />
+        {model.name}, checkpoint {model.checkpoint}, beam {settings.beam}, length penalty {settings.length_penalty} ·{" "}
+        <Scores of={search} />
         {candidate > 0 && ` · output ${candidate + 1} of the search, not its best`}
-        {!current.finished && " · not finished: the longest output allowed was reached"}
+        {!search.finished && " · not finished: the longest output allowed was reached"}
       </p>
       <Release testId="release" />
-      {current.candidates.length > 1 && <Candidates candidates={current.candidates} chosen={candidate} language={language} />}
+      {candidates.length > 1 && <Candidates candidates={candidates} chosen={candidate} language={language} />}
     </div>
   );
 }

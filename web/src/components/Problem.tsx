@@ -1,6 +1,6 @@
 import { status, type Place } from "../state";
 
-/** What runs or went wrong at a place of the page, told where the user looks. */
+/** The progress or the error of a request, next to its result. */
 export function Problem({ place, doing, testId = `status-${place}` }: { place: Place; doing: string; testId?: string }) {
   const { busy, problem } = status[place].value;
   return (

@@ -1,13 +1,14 @@
-import { release } from "../translating";
+import { targetOf } from "../reading";
+import { release } from "../inspecting";
 import { inspection, offline } from "../state";
 
-/** Says which pieces were forced, and lets them go. */
+/** The pieces that were forced, and a button to release them. */
 export function Release({ testId }: { testId: string }) {
   const current = inspection.value;
-  if (!current || current.forced === 0) return null;
+  if (!current?.search?.forced) return null;
   return (
     <p>
-      Forced: <b>{current.target.pieces.slice(0, current.forced).join(" ")}</b>{" "}
+      Forced: <b>{targetOf(current).pieces.slice(0, current.search.forced).join(" ")}</b>{" "}
       {!offline && (
         <button type="button" data-testid={testId} onClick={() => void release()}>
           Release

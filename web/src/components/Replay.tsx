@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { loadReplay } from "../translating";
+import { loadReplay } from "../inspecting";
 import { distinct } from "../checkpoints";
 import { count } from "../limits";
 import { details, offline, replay } from "../state";
@@ -16,7 +16,7 @@ export function Replay() {
   const wanted = details.value ? distinct(details.value).length : 0;
   return (
     <div data-testid="replay">
-      <h3>The sentence over the training</h3>
+      <h3>The sentence during training</h3>
       {!offline && (
         <div class="controls">
           <button type="button" data-testid="replay-load" onClick={() => void loadReplay()}>
@@ -41,10 +41,10 @@ export function Replay() {
             />
           </label>
           <p class="translation" data-testid="replay-output" lang={current.model.target_language ?? undefined}>
-            {current.target.text}
+            {current.search!.output}
           </p>
           <p>
-            <Scores of={current} />
+            <Scores of={current.search!} />
           </p>
           <Chosen of={current} testId="replay-heatmap" />
         </>

@@ -1,16 +1,16 @@
 import type { ComponentChildren } from "preact";
 import type { Help } from "../help";
 
-/** What a panel draws, in a line; how to read it and what it cannot say, when opened. */
-function Told({ help: { drawn, read, cannot }, id }: { help: Help; id: string }) {
+/** The content of a section in one line; if opened, how to read it, and its limits. */
+function HelpText({ help: { drawn, read, cannot }, id }: { help: Help; id: string }) {
   return (
-    <details class="told" data-testid={`help-${id}`}>
+    <details class="help" data-testid={`help-${id}`}>
       <summary>{drawn}</summary>
       <p>
         <b>How to read it.</b> {read}
       </p>
       <p>
-        <b>What it cannot say.</b> {cannot}
+        <b>Limits.</b> {cannot}
       </p>
     </details>
   );
@@ -22,7 +22,7 @@ export function Section({ id, title, help, children }: { id: string; title: stri
       <h2 id={`${id}-heading`} tabIndex={-1}>
         {title}
       </h2>
-      <Told help={help} id={id} />
+      <HelpText help={help} id={id} />
       {children}
     </section>
   );

@@ -42,14 +42,12 @@ export function CheckpointPicker() {
   );
 }
 
-/** By which model, and how it searches. */
-export function Settings() {
+/** The settings of a beam search. */
+export function SearchFields() {
   const { beam, lengthPenalty } = asking;
   const numeric = (text: string) => (text === "" ? null : Number(text));
   return (
     <>
-      <ModelPicker />
-      <CheckpointPicker />
       <label>
         Beam{" "}
         <input

@@ -7,7 +7,7 @@ interface Properties {
   row: RowEntry[];
   keys: string[];
   current: number;
-  /** The last key a causal attention may look at; null where it is not causal. */
+  /** The last key that a causal attention may attend to; null if it is not causal. */
   lastSeen: number | null;
 }
 

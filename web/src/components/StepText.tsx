@@ -1,98 +1,78 @@
 import { Fragment } from "preact";
-import { fixed, percent } from "../format";
-import { MOST_SURPRISE, step, surprise } from "../observing";
-import { observation } from "../state";
+import { fixed } from "../format";
+import { MOST_SURPRISE, surprise } from "../predicting";
+import { stepsOf } from "../reading";
+import { inspection, place } from "../state";
 import { visible } from "../words";
-import { Ranked } from "./Answer";
+import { chance, Ranked } from "./Ranked";
 
-const chance = (value: number | null) => percent(value ?? -Infinity);
-
-/** A scale of the shades. */
+/** The scale of the shades. */
 function Scale() {
   return (
     <span class="legend figures">
-      0 <span class="ramp" aria-hidden="true" /> {MOST_SURPRISE} nats and more
+      0 <span class="ramp" aria-hidden="true" /> {MOST_SURPRISE} nats or more
     </span>
   );
 }
 
-/** The input piece by piece, each shaded by how little the model expected it. */
+/** A text token by token, each shaded by its surprise, and the tokens that may follow. */
 export function StepText() {
-  const { steps, following, parts, text, model } = observation.value!;
-  if (!steps.length && !following.length)
-    return (
-      <p class="quiet" data-testid="no-steps">
-        {text}
-      </p>
-    );
-  const chosen = step.value === null || step.value > steps.length ? null : step.value;
-  const current = chosen === null ? null : (steps[chosen] ?? null);
-  const total = steps.reduce((sum, each) => sum + (each.log_probability ?? -Infinity), 0);
-  const pick = (index: number) => (step.value = chosen === index ? null : index);
+  const steps = stepsOf(inspection.value!);
+  // The bars of sampling already list the next token.
+  const listed = inspection.value!.next !== undefined && place.value === null;
+  const tokens = steps.filter((step) => step.label !== null);
+  // The place of a prediction is that of the piece before it.
+  const chosen = place.value === null ? steps.length - 1 : place.value + 1;
+  const current = steps[chosen] ?? steps[steps.length - 1];
+  const total = tokens.reduce((sum, each) => sum + (each.log_probability ?? -Infinity), 0);
+  const pick = (index: number) => (place.value = index === chosen && place.value !== null ? null : index - 1);
   return (
     <>
       <p class="lines tokens" data-testid="tokens">
-        {steps.map((each, index) => (
+        {tokens.map(({ label, log_probability }, index) => (
           <Fragment key={index}>
             <button
               type="button"
               class="token"
               data-testid={`token-${index}`}
-              title={`${chance(each.log_probability)}`}
-              aria-label={`${visible(each.label)}, ${chance(each.log_probability)}`}
+              title={chance(log_probability)}
+              aria-label={`${visible(label!)}, ${chance(log_probability)}`}
               aria-pressed={index === chosen}
-              style={{ "--surprise": `${Math.round(60 * surprise(each.log_probability))}%` }}
+              style={{ "--surprise": `${Math.round(45 * surprise(log_probability))}%` }}
               onClick={() => pick(index)}
             >
-              {/[\n\t]/.test(each.label) ? visible(each.label) : each.label}
+              {/[\n\t]/.test(label!) ? visible(label!) : label}
             </button>
-            {each.label.includes("\n") && "\n"}
+            {label!.includes("\n") && "\n"}
           </Fragment>
         ))}
-        {following.length > 0 && (
-          <button
-            type="button"
-            class="token"
-            data-testid="token-next"
-            aria-label="What may follow"
-            aria-pressed={chosen === steps.length}
-            onClick={() => pick(steps.length)}
-          >
+        {steps.length > tokens.length && (
+          <button type="button" class="token" data-testid="token-next" aria-label="The next token" aria-pressed={chosen === tokens.length} onClick={() => pick(tokens.length)}>
             …
           </button>
         )}
       </p>
       <div class="controls">
         <span class="quiet figures" data-testid="total">
-          {model.name}, checkpoint {model.checkpoint} · {steps.length} steps · log P {fixed(total, 3)}
-          {steps.length > 0 && ` · perplexity ${fixed(Math.exp(-total / steps.length), 2)}`}
+          {tokens.length} tokens · log P {fixed(total, 3)}
+          {tokens.length > 0 && ` · perplexity ${fixed(Math.exp(-total / tokens.length), 2)}`}
         </span>
         <Scale />
       </div>
-      {parts && (
-        <p class="quiet figures" data-testid="parts">
-          Parts of the output:{" "}
-          {Object.entries(parts)
-            .map(([name, value]) => `${name} ${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`)
-            .join(", ")}
-        </p>
-      )}
       <div aria-live="polite">
-        {chosen === null ? (
-          <p class="quiet">Choose a piece for what was likeliest in its place.</p>
-        ) : (
+        {current && !listed && (
           <>
             <p data-testid="step">
-              {current ? (
+              {current.label === null ? (
+                "Most probable next:"
+              ) : (
                 <>
-                  <b>{visible(current.label)}</b>, step {chosen + 1}: {chance(current.log_probability)}, log p{" "}
+                  <b>{visible(current.label)}</b>, token {chosen + 1}: {chance(current.log_probability)}, log p{" "}
                   {current.log_probability === null ? "−∞" : fixed(current.log_probability, 3)}
                 </>
-              ) : (
-                "What may follow:"
               )}
             </p>
-            <Ranked options={current ? current.alternatives : following} testId="alternatives" />
+            <Ranked options={current.alternatives} testId="alternatives" />
           </>
         )}
       </div>

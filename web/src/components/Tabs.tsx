@@ -8,6 +8,8 @@ interface Properties<Id extends string> {
   children: ComponentChildren;
 }
 
+const slug = (id: string) => id.toLowerCase().replaceAll(/\W+/g, "-");
+
 /** One tab stop; the arrow keys change the tab. */
 export function Tabs<Id extends string>({ label, tabs, current, onPick, children }: Properties<Id>) {
   const move = (event: KeyboardEvent) => {
@@ -25,8 +27,8 @@ export function Tabs<Id extends string>({ label, tabs, current, onPick, children
             type="button"
             role="tab"
             key={id}
-            id={`tab-${id}`}
-            data-testid={`tab-${id}`}
+            id={`tab-${slug(id)}`}
+            data-testid={`tab-${slug(id)}`}
             aria-selected={id === current}
             aria-controls="tab-panel"
             tabIndex={id === current ? 0 : -1}
@@ -36,7 +38,7 @@ export function Tabs<Id extends string>({ label, tabs, current, onPick, children
           </button>
         ))}
       </div>
-      <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${current}`}>
+      <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${slug(current)}`}>
         {children}
       </div>
     </>

@@ -10,20 +10,22 @@ interface Properties {
   testId: string;
   selected: boolean;
   weights: () => Matrix;
-  /** What the weights belong to: when it changes they are painted anew. */
+  /** The weight of the strongest color; undefined: the largest one of this head. */
+  most?: number;
+  /** The owner of the weights; if it changes, they are painted again. */
   of: object;
   onSelect: () => void;
 }
 
-/** A head as a button; painted once it comes near the window. */
-export function Thumbnail({ label, value, testId, selected, weights, of, onSelect }: Properties) {
+/** A head as a button; painted when it comes near the window. */
+export function Thumbnail({ label, value, testId, selected, weights, most, of, onSelect }: Properties) {
   const button = useRef<HTMLButtonElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const seen = useSeen(button);
   const isDark = dark.value;
   useEffect(() => {
-    if (seen) paintCells(canvas.current!, weights(), isDark);
-  }, [seen, of, isDark]);
+    if (seen) paintCells(canvas.current!, weights(), isDark, most);
+  }, [seen, of, isDark, most]);
   return (
     <button ref={button} type="button" class="thumbnail" data-testid={testId} aria-pressed={selected} onClick={onSelect}>
       <canvas ref={canvas} aria-hidden="true" />

@@ -19,7 +19,7 @@ export function Training() {
           </tbody>
         </table>
       )}
-      {model && (model.curves.length > 0 ? <Curves curves={model.curves} /> : <p class="quiet">No training curves were kept.</p>)}
+      {model && (model.curves.length > 0 ? <Curves model={model} /> : <p class="quiet">This run has no training curves.</p>)}
       {translates.value && (!offline || replay.value.length > 0) && <Replay />}
     </>
   );

@@ -1,66 +1,156 @@
-import { explain, influence, strongestInfluences } from "../observing";
 import { fixed } from "../format";
-import { offline, status } from "../state";
+import { edgeWeight } from "../graph";
+import { influence, strongestInfluences } from "../predicting";
+import { inspection, place, settled, shown, status } from "../state";
+import { outputPieces, strip, stripMode, stripModes, type Strip, type StripMode } from "../strip";
 import { isSpecial, visible } from "../words";
+import { isSpelled } from "../answers";
+import { nodeLabels } from "./Answer";
+import { GraphDrawing } from "./GraphDrawing";
 import { Problem } from "./Problem";
 
-/** Signed and in nats, as all influences are. */
-const nats = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
+const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
 
-/** The input, each piece shaded by how much hiding it changes the answer. */
-export function Why() {
-  const shown = influence.value;
-  if (!shown) {
-    if (offline) return <p class="quiet">This was not computed before the page was saved.</p>;
-    return (
-      <>
-        <p>
-          <button type="button" data-testid="explain" disabled={status.extras.value.busy} onClick={() => void explain()}>
-            Hide each piece in turn
+// Percent of the color behind a text, which stays legible.
+const MOST_SHADE = 45;
+
+/** A signed value; influence is in nats, attention a share. */
+const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
+const written = ({ mode }: Strip, value: number | null) => (mode === "influence" ? `${signed(value)} nats` : fixed(value ?? 0, 3));
+
+function Modes() {
+  const modes = stripModes.value;
+  if (modes.length < 2) return null;
+  return (
+    <fieldset class="switch">
+      <legend class="hidden">Values</legend>
+      {modes.map((mode) => (
+        <label key={mode}>
+          <input type="radio" name="strip" data-testid={`strip-${mode}`} checked={stripMode.value === mode} onChange={() => (stripMode.value = mode)} /> {NAMES[mode]}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+/** The pieces of an output; a click chooses whose reasons are displayed. */
+function Outputs() {
+  const pieces = outputPieces();
+  if (!pieces.length) return null;
+  const current = inspection.value!;
+  return (
+    <p class="chips" data-testid="output-pieces">
+      {pieces.map((piece, index) => {
+        const at = current.predictions[index]?.at.pieces[0];
+        const chosen = place.value === null ? index === 0 : place.value === at;
+        return (
+          <button type="button" class="chip" key={index} aria-pressed={chosen} data-testid={`output-piece-${index}`} onClick={() => (place.value = at)}>
+            {visible(piece)}
           </button>
-        </p>
-        <Problem place="extras" doing="Hiding each piece …" />
-      </>
+        );
+      })}
+    </p>
+  );
+}
+
+/** One line of the input, each piece shaded by its value. */
+function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][number]; from: number; letters: boolean }) {
+  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  return (
+    <p class={`lines answered${letters ? " letters" : ""}`} data-testid={from ? `strip-line-${from}` : "influences"}>
+      {line.pieces.map((piece, index) => {
+        const value = line.values[index];
+        const share = value === null ? 1 : value / size;
+        if (isSpecial(piece) && of.mode === "influence") return null;
+        const hidden = line.hidden[index];
+        return (
+          <span key={index}>
+            <span
+              class={`influenced${share < 0 ? " against" : ""}${hidden ? " hatched" : ""}`}
+              style={{ "--share": `${Math.round(MOST_SHADE * Math.min(1, Math.abs(share)))}%`, "--rise": 1 + Math.min(1, Math.abs(share)) }}
+              title={`${visible(piece)}: ${hidden ? "hidden by the mask" : written(of, value)}`}
+              data-testid={from ? undefined : `influence-${index}`}
+            >
+              {visible(piece)}
+            </span>
+            {!letters ? " " : (index + 1) % 10 ? "" : <sub class="quiet">{index + 1} </sub>}
+            {piece.includes("\n") && "\n"}
+          </span>
+        );
+      })}
+    </p>
+  );
+}
+
+function Scale({ of }: { of: Strip }) {
+  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  if (of.mode !== "influence")
+    return (
+      <span class="legend figures">
+        0 <span class="ramp" aria-hidden="true" /> {fixed(size, 3)} (share of the attention)
+      </span>
     );
-  }
-  const { pieces, values, hidden, label, least, most } = shown;
-  const size = Math.max(Math.abs(least), Math.abs(most), 1e-9);
+  return (
+    <span class="legend figures">
+      against {signed(-size)} <span class="ramp against" aria-hidden="true" /> 0 <span class="ramp" aria-hidden="true" /> for {signed(size)} nats
+    </span>
+  );
+}
+
+/** The graph of the input: rings are influence, the width of an edge is its weight in the chosen head. */
+function Graph({ of }: { of: Strip }) {
+  const current = inspection.value!;
+  const [surface] = current.surfaces;
+  const values = of.mode === "influence" ? of.lines[0].values : null;
+  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const head = settled.value && "attention" in settled.value ? current.attention[settled.value.attention] : null;
+  const weight = (edge: [number, number]) => (head ? edgeWeight(head, shown.value!.matrix, surface.pieces, edge) : null);
+  return (
+    <GraphDrawing
+      surface={surface}
+      labels={nodeLabels(current)}
+      share={weight}
+      ring={values?.map((value) => (value === null ? 1 : value / size))}
+      describe={(node) => `${surface.pieces[node]}${values ? `: ${signed(values[node])} nats` : ""}`}
+      answered={new Set(current.predictions.filter(({ at }) => at.kind === "node").map(({ at }) => at.pieces[0]))}
+      testId="why-graph"
+    />
+  );
+}
+
+/** The input, each piece shaded by its influence on the answer, or by the attention of a head. */
+export function Why() {
+  const current = strip.value;
+  const graph = inspection.value!.surfaces[0]?.kind === "graph";
+  const letters = inspection.value!.surfaces[0] !== undefined && isSpelled(inspection.value!.surfaces[0]);
   return (
     <>
-      <p>
-        What counts for <b data-testid="influence-of">{visible(label)}</b>:
-      </p>
-      <p class="lines answered" data-testid="influences">
-        {pieces.map((piece, index) => {
-          const value = values[index];
-          const share = value === null ? 1 : value / size;
-          const name = `${visible(piece)}: ${nats(value)} nats`;
-          if (isSpecial(piece)) return null;
-          return (
-            <span key={index}>
-              <span
-                class={`influenced${share < 0 ? " against" : ""}`}
-                style={{ "--share": `${Math.round(70 * Math.min(1, Math.abs(share)))}%` }}
-                title={name}
-                data-testid={`influence-${index}`}
-              >
-                {visible(piece)}
-              </span>{" "}
-            </span>
-          );
-        })}
-      </p>
-      <span class="legend figures">
-        against {nats(-size)} <span class="ramp against" aria-hidden="true" /> 0 <span class="ramp" aria-hidden="true" /> for {nats(size)} nats
-      </span>
-      <ol class="figures" data-testid="strongest">
-        {strongestInfluences(shown).map(({ piece, value }, order) => (
-          <li key={order}>
-            <b>{visible(piece)}</b> {nats(value)} nats
-          </li>
-        ))}
-      </ol>
-      <p class="quiet">Hidden: {hidden}</p>
+      <Modes />
+      <Outputs />
+      <Problem place="why" doing="Hiding each piece in turn …" />
+      {!current && !status.why.value.busy && !status.why.value.problem && <p class="quiet">The influence was not computed for this answer.</p>}
+      {current && (
+        <>
+          <p>
+            {current.mode === "influence" ? "Influence on" : "Read for"} <b data-testid="influence-of">{visible(current.label)}</b>:
+          </p>
+          {graph ? <Graph of={current} /> : current.lines.map((line, index) => <Line key={index} of={current} line={line} from={index} letters={letters} />)}
+          <Scale of={current} />
+          {current.mode === "influence" && influence.value && (
+            <ol class="figures" data-testid="strongest">
+              {strongestInfluences(influence.value).map(({ piece, value }, order) => (
+                <li key={order}>
+                  <b>{visible(piece)}</b> {signed(value)} nats
+                </li>
+              ))}
+            </ol>
+          )}
+          <p class="quiet">
+            {current.mode === "influence" && "Hidden: "}
+            {current.note}
+          </p>
+        </>
+      )}
     </>
   );
 }

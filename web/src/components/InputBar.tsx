@@ -1,0 +1,173 @@
+import { submit } from "../actions";
+import { directionOf } from "../languages";
+import { count, lengthOf, textProblem } from "../limits";
+import { output, predict } from "../predicting";
+import { alone, answer, asking, asTyped, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
+import { visible } from "../words";
+import { FileField } from "./FileField";
+import { Glossary } from "./Glossary";
+import { InputFields } from "./InputFields";
+import { KeyField } from "./KeyField";
+import { Languages } from "./Languages";
+import { Output } from "./Output";
+import { Predicted } from "./Predicted";
+import { Problem } from "./Problem";
+import { RequestFields } from "./RequestFields";
+import { CheckpointPicker, ModelPicker, SearchFields } from "./Settings";
+
+/** Whether the model continues a text, which is then its first action. */
+const continues = () => details.value?.streams === true;
+const verb = () => (translates.value ? "Translate" : inspects.value && continues() ? "Inspect" : "Predict");
+
+/** The number of characters of the input, with the limits of the server. */
+function Count() {
+  const limits = details.value?.limits;
+  if (!limits) return null;
+  const text = translates.value ? asking.text.value.trim() : asking.text.value;
+  const over = textProblem(asking.text.value, limits) !== "";
+  return (
+    <span id="text-limits" class={over ? "problem figures" : "quiet figures"} data-testid="text-limits">
+      {lengthOf(text).toLocaleString("en")} of {count(limits.characters, "character")}
+      {translates.value && `; a sentence of at most ${limits.pieces} pieces`}
+    </span>
+  );
+}
+
+/** Up to three inputs of the validation data; one click predicts. */
+function Examples() {
+  const examples = details.value?.examples ?? [];
+  if (!examples.length) return null;
+  const run = (example: string) => {
+    asking.text.value = example;
+    void submit();
+  };
+  return (
+    <p class="examples" data-testid="examples">
+      <span class="quiet">Examples from the validation data:</span>{" "}
+      <span class="chips">
+        {examples.map((example, index) => (
+          <button type="button" class="chip" key={index} data-testid={`example-${index}`} aria-pressed={asking.text.value === example} onClick={() => run(example)}>
+            {shortened(example)}
+          </button>
+        ))}
+      </span>
+    </p>
+  );
+}
+
+const LONGEST = 60;
+const shortened = (text: string) => {
+  const line = text.replaceAll("\t", " | ").replaceAll("\n", " ");
+  return visible(line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line);
+};
+
+function Buttons() {
+  const model = details.value;
+  return (
+    <>
+      {continues() && (
+        <button type="submit" class="main" data-testid="predict" disabled={!model}>
+          Continue
+        </button>
+      )}
+      {(inspects.value || !continues()) && (
+        <button
+          type={continues() ? "button" : "submit"}
+          class={continues() ? "" : "main"}
+          data-testid={translates.value ? "translate" : inspects.value ? "observe" : "predict"}
+          onClick={continues() ? () => void submit() : undefined}
+        >
+          {verb()}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** Inspects the input, or requests the output of a model that cannot be inspected; a text is continued and inspected. */
+function run(): void {
+  if (continues() || !inspects.value) void predict();
+  if (inspects.value) void submit();
+}
+
+function Form() {
+  const model = details.value;
+  const send = (event: Event) => {
+    event.preventDefault();
+    run();
+  };
+  return (
+    <form onSubmit={send} noValidate>
+      {model?.about && (
+        <p class="about" data-testid="about-model">
+          <b>{model.name}</b> {model.about}
+        </p>
+      )}
+      <Examples />
+      <div class="controls">
+        <label for="text">
+          <b data-testid="direction">{(translates.value ? model && directionOf(model) : model?.takes) || "Text"}</b>
+        </label>
+        {translates.value && <Languages />}
+        {isExample.value && (
+          <span class="quiet" data-testid="example">
+            An example from the validation data of {model?.name}; write your own.
+          </span>
+        )}
+      </div>
+      <InputFields send={send} />
+      <div class="controls">
+        <ModelPicker />
+        <CheckpointPicker />
+        {translates.value && <SearchFields />}
+        {translates.value && (
+          <label>
+            <input type="checkbox" data-testid="as-typed" checked={asTyped.value} onChange={(event) => (asTyped.value = event.currentTarget.checked)} /> translate while typing
+          </label>
+        )}
+        <Buttons />
+        <span id="text-keys" class="quiet">
+          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}, Shift+Enter begins a line.
+        </span>
+        <Count />
+      </div>
+      <RequestFields />
+    </form>
+  );
+}
+
+/** The next step for the user, if nothing is displayed. */
+function Waiting() {
+  if (offline || inspection.value || output.value || status.translate.value.busy || status.translate.value.problem) return null;
+  const model = details.value;
+  if (!model) return null;
+  const written = asking.text.value.trim() !== "";
+  const button = continues() ? "Continue" : verb();
+  if (alone.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network: it can predict, but not be inspected. Press Predict.</p>;
+  const changed = answer.value !== null && written;
+  return (
+    <p class="quiet" data-testid="waiting">
+      {changed
+        ? `The input, the model or a setting has changed. Press ${button}.`
+        : written
+          ? `Press ${button}.`
+          : `Write ${model.takes ?? "a text"}${model.examples?.length ? " or choose an example" : ""}, and press ${button}.`}
+    </p>
+  );
+}
+
+export function InputBar() {
+  return (
+    <section id="translation" aria-label={translates.value ? "Translation" : "Input"}>
+      {!offline && <Form />}
+      {!offline && translates.value && <Glossary />}
+      {!offline && translates.value && <FileField />}
+      {keyNeeded.value && <KeyField />}
+      <Problem place="translate" doing={translates.value ? "Translating …" : "Predicting …"} />
+      <Problem place="predict" doing={continues() ? "Continuing …" : "Predicting …"} />
+      <Waiting />
+      {translates.value && <Output />}
+      <Predicted />
+    </section>
+  );
+}

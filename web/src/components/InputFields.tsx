@@ -1,0 +1,196 @@
+import { useSignal } from "@preact/signals";
+import { useId } from "preact/hooks";
+import { joinNames, namesOf } from "../inputs";
+import { languageName } from "../languages";
+import { asking, details, translates } from "../state";
+
+interface Properties {
+  send: (event: Event) => void;
+}
+
+const onEnter = (send: (event: Event) => void) => (event: KeyboardEvent) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
+};
+
+/** Names of the model's vocabulary, to choose from while typing. */
+function Choices({ id, choices }: { id: string; choices: string[] }) {
+  return (
+    <datalist id={id}>
+      {choices.map((name) => (
+        <option key={name} value={name} />
+      ))}
+    </datalist>
+  );
+}
+
+function TextBox({ label, value, placeholder, rows, id, onInput, send, lang }: {
+  label: string;
+  value: string;
+  placeholder?: string;
+  rows: number;
+  id: string;
+  lang?: string;
+  onInput: (value: string) => void;
+} & Properties) {
+  return (
+    <textarea
+      id={id}
+      data-testid={id}
+      aria-label={label}
+      aria-describedby="text-keys text-limits"
+      rows={rows}
+      lang={lang}
+      value={value}
+      placeholder={placeholder}
+      onInput={(event) => onInput(event.currentTarget.value)}
+      onKeyDown={onEnter(send)}
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        const [file] = event.dataTransfer?.files ?? [];
+        if (!file) return;
+        event.preventDefault();
+        void file.text().then((text) => onInput(text.trimEnd()));
+      }}
+    />
+  );
+}
+
+/** One box for each text; Tab moves to the next one. */
+function Texts({ boxes, send }: { boxes: string[] } & Properties) {
+  const parts = asking.text.value.split("\t");
+  const write = (index: number, value: string) => {
+    asking.text.value = boxes.map((_, at) => (at === index ? value.replaceAll("\t", " ") : (parts[at] ?? ""))).join("\t");
+  };
+  return (
+    <div class="columns">
+      {boxes.map((name, index) => (
+        <label key={name} class="column">
+          {name}
+          <TextBox
+            id={index ? `text-${index}` : "text"}
+            label={name}
+            rows={2}
+            value={parts[index] ?? ""}
+            onInput={(value) => write(index, value)}
+            send={send}
+          />
+        </label>
+      ))}
+    </div>
+  );
+}
+
+/** A text with gaps, and a button that writes one. */
+function Gaps({ send }: Properties) {
+  const insert = () => {
+    const box = document.getElementById("text") as HTMLTextAreaElement;
+    const [start, end] = [box.selectionStart, box.selectionEnd];
+    const before = asking.text.value;
+    asking.text.value = `${before.slice(0, start)}___${before.slice(end)}`;
+    box.focus();
+    requestAnimationFrame(() => box.setSelectionRange(start + 3, start + 3));
+  };
+  return (
+    <>
+      <TextBox id="text" label="Input" rows={3} value={asking.text.value} placeholder="A text with ___ for each gap" onInput={(value) => (asking.text.value = value)} send={send} />
+      <p>
+        <button type="button" data-testid="insert-gap" onClick={insert}>
+          Insert a gap
+        </button>
+      </p>
+    </>
+  );
+}
+
+/** Items as chips in the order of time, or the names of nodes; a name is chosen from the vocabulary while typing. */
+function Names({ choices, label, most, send }: { choices: string[]; label: string; most: number } & Properties) {
+  const list = useId();
+  const draft = useSignal("");
+  const names = namesOf(asking.text.value);
+  const write = (all: string[]) => (asking.text.value = joinNames(all));
+  const add = () => {
+    const added = namesOf(draft.value);
+    draft.value = "";
+    write([...names, ...added].slice(-most));
+  };
+  return (
+    <div class="names" data-testid="names">
+      <span class="chips">
+        {names.map((name, index) => (
+          <button type="button" class="chip" key={index} aria-label={`Remove ${name}`} title="Remove" onClick={() => write(names.filter((_, at) => at !== index))}>
+            {name} ×
+          </button>
+        ))}
+      </span>
+      <input
+        type="text"
+        id="text"
+        data-testid="text"
+        aria-label={label}
+        aria-describedby="text-keys text-limits"
+        list={list}
+        value={draft.value}
+        placeholder={label}
+        onInput={(event) => {
+          draft.value = event.currentTarget.value;
+          if (/[\s]$/.test(draft.value) && draft.value.trim() && !draft.value.startsWith("[")) add();
+        }}
+        onKeyDown={(event) => {
+          if (event.key === "Backspace" && draft.value === "" && names.length) write(names.slice(0, -1));
+          if (event.key === "Enter" && !event.isComposing) {
+            if (draft.value.trim()) add();
+            send(event);
+          }
+        }}
+        onBlur={() => draft.value.trim() && add()}
+      />
+      <Choices id={list} choices={choices} />
+    </div>
+  );
+}
+
+/** The name of one node. */
+function Name({ choices, send }: { choices: string[] } & Properties) {
+  const list = useId();
+  return (
+    <div class="names">
+      <input
+        type="text"
+        id="text"
+        data-testid="text"
+        aria-label="Name of a node"
+        aria-describedby="text-keys text-limits"
+        list={list}
+        value={asking.text.value}
+        placeholder="Name of a node"
+        onInput={(event) => (asking.text.value = event.currentTarget.value)}
+        onKeyDown={onEnter(send)}
+      />
+      <Choices id={list} choices={choices} />
+    </div>
+  );
+}
+
+/** The fields of an input, by its form. */
+export function InputFields({ send }: Properties) {
+  const model = details.value;
+  const form = model?.input ?? { kind: "text", boxes: [], choices: [] };
+  if (form.kind === "text" && form.boxes.length > 1) return <Texts boxes={form.boxes} send={send} />;
+  if (form.kind === "gaps") return <Gaps send={send} />;
+  if (form.kind === "items") return <Names choices={form.choices} label="Add an item" most={10_000} send={send} />;
+  if (form.kind === "nodes" && form.boxes.length < 2) return <Name choices={form.choices} send={send} />;
+  if (form.kind === "nodes") return <Names choices={form.choices} label="Add a node" most={form.boxes.length} send={send} />;
+  const language = languageName(model?.source);
+  return (
+    <TextBox
+      id="text"
+      label={translates.value ? "Text to translate" : "Input"}
+      lang={(translates.value && model?.source) || undefined}
+      rows={translates.value ? 2 : 3}
+      value={asking.text.value}
+      placeholder={translates.value ? (language ? `A sentence in ${language}` : "A sentence") : model?.takes}
+      onInput={(value) => (asking.text.value = value)}
+      send={send}
+    />
+  );
+}

@@ -1,0 +1,53 @@
+import { pickModel } from "../actions";
+import { languageName } from "../languages";
+import { inspection, asking, details, models } from "../state";
+
+interface Direction {
+  source: string;
+  target: string;
+}
+
+/** The model for a pair of languages: the current one if it fits. */
+function modelFor({ source, target }: Direction): string | undefined {
+  const fits = models.value.filter((model) => model.source === source && model.target === target);
+  return (fits.find((model) => model.name === asking.model.value) ?? fits[0])?.name;
+}
+
+/** Source and target language, of those that the served models translate. */
+export function Languages() {
+  const model = details.value;
+  const pairs = models.value.filter((each): each is typeof each & Direction => !!each.source && !!each.target);
+  if (!model?.source || !model.target || pairs.length < 2) return null;
+  const { source, target } = model as unknown as Direction;
+  const sources = [...new Set(pairs.map((each) => each.source))];
+  const targets = [...new Set(pairs.filter((each) => each.source === source).map((each) => each.target))];
+  const change = (wanted: Direction) => {
+    const own = modelFor(wanted) ?? modelFor({ source: wanted.source, target: pairs.find((each) => each.source === wanted.source)!.target });
+    if (own) void pickModel(own);
+  };
+  const back = modelFor({ source: target, target: source });
+  const swap = () => {
+    const output = inspection.value?.search?.output;
+    if (output) asking.text.value = output;
+    if (back) void pickModel(back);
+  };
+  const options = (codes: string[]) =>
+    codes.map((code) => (
+      <option key={code} value={code}>
+        {languageName(code)}
+      </option>
+    ));
+  return (
+    <span class="languages" data-testid="languages">
+      <select data-testid="source-language" aria-label="Source language" value={source} onChange={(event) => change({ source: event.currentTarget.value, target })}>
+        {options(sources)}
+      </select>{" "}
+      <button type="button" data-testid="swap" aria-label="Swap languages" title={back ? "Swap languages" : "No served model translates back"} disabled={!back} onClick={swap}>
+        ⇄
+      </button>{" "}
+      <select data-testid="target-language" aria-label="Target language" value={target} onChange={(event) => change({ source, target: event.currentTarget.value })}>
+        {options(targets)}
+      </select>
+    </span>
+  );
+}

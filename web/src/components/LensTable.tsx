@@ -1,0 +1,46 @@
+import { inspection } from "../state";
+import { visible } from "../words";
+import { chance } from "./Ranked";
+
+const MOST_SITES = 16;
+
+/** The label that the output layer reads from the state after each layer (logit lens). */
+export function LensTable() {
+  const { lens, predictions, surfaces } = inspection.value!;
+  if (!lens) return <p class="quiet">This network has no states that its output layer can read.</p>;
+  const sites = lens.sites.slice(-MOST_SITES);
+  const from = lens.sites.length - sites.length;
+  const nameOf = (number: number) => {
+    const { at } = predictions[number];
+    if (at.kind === "whole" || at.kind === "pair") return "answer";
+    if (at.pieces[0] < 0) return "start";
+    const piece = visible(surfaces[at.surface].pieces[at.pieces[0]] ?? "");
+    return at.kind === "after" ? `after ${piece}` : piece;
+  };
+  return (
+    <div class="scroller tall" tabIndex={0} role="region" aria-label="Predictions after each layer">
+      <table data-testid="lens">
+        <thead>
+          <tr>
+            <th>State</th>
+            {sites.map((number) => (
+              <th key={number}>{nameOf(number)}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {lens.layers.map((layer, index) => (
+            <tr key={layer}>
+              <th scope="row">{layer}</th>
+              {lens.rows[index].slice(from).map(({ label, log_probability }, site) => (
+                <td key={site}>
+                  {visible(label)} <span class="quiet figures">{chance(log_probability)}</span>
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

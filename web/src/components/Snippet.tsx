@@ -1,0 +1,24 @@
+import { curlOf, pythonOf } from "../snippet";
+import { Copy } from "./Copy";
+
+/** The request of the page for other programs. */
+export function Snippet() {
+  const [curl, python] = [curlOf(location.origin), pythonOf()];
+  return (
+    <details data-testid="snippet">
+      <summary>The same from a shell or Python</summary>
+      {[
+        ["curl", curl],
+        ["Python", python],
+      ].map(([name, text]) => (
+        <div key={name}>
+          <h3>{name}</h3>
+          <pre class="snippet" data-testid={`snippet-${name.toLowerCase()}`}>
+            {text}
+          </pre>
+          <Copy text={text} of={`the ${name} snippet`} testId={`copy-${name.toLowerCase()}`} />
+        </div>
+      ))}
+    </details>
+  );
+}

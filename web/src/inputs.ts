@@ -1,0 +1,21 @@
+// Names in an input line: separated by spaces, or a JSON list if a name has a space.
+
+/** The names of a line that a user wrote. */
+export function namesOf(line: string): string[] {
+  const text = line.trim();
+  if (text.startsWith("[")) {
+    try {
+      const names: unknown = JSON.parse(text);
+      if (Array.isArray(names)) return names.map(String);
+    } catch {
+      // A name may begin with a bracket.
+    }
+  }
+  return text.split(/\s+/).filter(Boolean);
+}
+
+/** The line of some names. */
+export function joinNames(names: string[]): string {
+  const plain = names.every((name) => !/\s/.test(name)) && !names[0]?.startsWith("[");
+  return plain ? names.join(" ") : JSON.stringify(names);
+}

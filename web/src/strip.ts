@@ -1,0 +1,79 @@
+// The strip of "why and where": a value for each piece of the input, from influence, a head or the rollout.
+import { computed, signal } from "@preact/signals";
+import type { Prediction } from "./document";
+import { row, type Matrix } from "./matrix";
+import { chosenPrediction, influence } from "./predicting";
+import { rowOf, targetOf } from "./reading";
+import { show, type Shown } from "./shown";
+import { inspection, settled } from "./state";
+
+export type StripMode = "influence" | "attention" | "rollout";
+
+/** What the strip displays, if the inspection has it. */
+export const stripMode = signal<StripMode>("influence");
+
+export interface Strip {
+  mode: StripMode;
+  /** The label that the values belong to. */
+  label: string;
+  unit: string;
+  /** Lines of pieces with their values; `hidden`: the mask hides the piece; a null value is infinite. */
+  lines: { pieces: string[]; values: (number | null)[]; hidden: boolean[] }[];
+  least: number;
+  most: number;
+  note: string;
+}
+
+const NOTES = {
+  attention: "Attention is where the model read from. It need not be why it answered so; compare with influence.",
+  rollout: "The attention of all layers multiplied, with the residual connections.",
+};
+
+/** The row of a head that the prediction was made from, or the mean of all rows. */
+function rowValues(found: Shown, prediction: Prediction): { values: number[]; hidden: boolean[] } {
+  const { surfaces, attention } = inspection.value!;
+  const own = found.attention === null ? { ...Object.values(attention)[0], query: { name: found.rows, labels: found.queries } } : attention[found.attention];
+  const index = rowOf(own, prediction, surfaces);
+  const mean = (matrix: Matrix) => Array.from({ length: matrix.columns }, (_, column) => {
+    let sum = 0;
+    for (let at = 0; at < matrix.rows; at++) sum += matrix.values[at * matrix.columns + column];
+    return sum / matrix.rows;
+  });
+  const values = index === null ? mean(found.matrix) : [...row(found.matrix, index)];
+  const hidden = found.keys.map((_, column) => index !== null && found.allowed !== null && row(found.allowed, index)[column] === 0);
+  return { values, hidden };
+}
+
+/** The modes that the inspection has values for. */
+export const stripModes = computed<StripMode[]>(() => {
+  const current = inspection.value;
+  if (!current) return [];
+  const modes: StripMode[] = ["influence"];
+  if (settled.value) modes.push("attention");
+  if (Object.keys(current.rollout ?? {}).length) modes.push("rollout");
+  return modes;
+});
+
+export const strip = computed<Strip | null>(() => {
+  const [current, prediction] = [inspection.value, chosenPrediction.value];
+  if (!current || !prediction) return null;
+  const mode = stripModes.value.includes(stripMode.value) ? stripMode.value : "influence";
+  if (mode === "influence") {
+    const found = influence.value;
+    if (!found) return null;
+    const lines = found.surfaces.map(({ pieces, values }) => ({ pieces, values, hidden: pieces.map(() => false) }));
+    return { mode, label: found.label, unit: "nats", lines, least: found.least, most: found.most, note: found.hidden };
+  }
+  const rollouts = Object.keys(current.rollout ?? {});
+  const choice = mode === "rollout" ? { rollout: rollouts.includes("source") ? "source" : rollouts[0] } : settled.value!;
+  const found = show(current, choice);
+  const { values, hidden } = rowValues(found, prediction);
+  const label = mode === "attention" ? `${prediction.label} (${found.title})` : prediction.label;
+  return { mode, label, unit: "", lines: [{ pieces: found.keys, values, hidden }], least: 0, most: Math.max(...values, 0), note: NOTES[mode] };
+});
+
+/** The pieces of a translation's output, each of which has a strip of its own. */
+export function outputPieces(): string[] {
+  const current = inspection.value;
+  return current?.search ? targetOf(current).pieces : [];
+}

@@ -1,0 +1,81 @@
+// The view of an inspection: what is chosen on the page. A link and a saved page carry it.
+import { batch, signal } from "@preact/signals";
+import type { Choice } from "./shown";
+import { cell, choice, place, unit } from "./state";
+import { stripMode, type StripMode } from "./strip";
+
+export interface Pointed {
+  side: "query" | "key";
+  index: number;
+}
+
+/** The locked piece of the aligned text, with the drawing that it belongs to; null: any drawing. */
+export const lock = signal<{ at: Pointed; view: string | null } | null>(null);
+
+export interface View {
+  /** "encoder.0.self:2", without a number the mean of the heads; "rollout:encoder". */
+  head?: string;
+  /** The site of the chosen answer. */
+  at?: number;
+  /** Query and key of the cell worked out. */
+  cell?: [number, number];
+  show?: StripMode;
+  unit?: "words";
+  lock?: string;
+}
+
+function writeHead(chosen: Choice): string {
+  if ("rollout" in chosen) return `rollout:${chosen.rollout}`;
+  return chosen.head === null ? chosen.attention : `${chosen.attention}:${chosen.head}`;
+}
+
+function readHead(text: string): Choice {
+  const [name, number] = text.split(":");
+  if (name === "rollout") return { rollout: number ?? "" };
+  return { attention: name, head: number !== undefined && /^\d+$/.test(number) ? Number(number) : null };
+}
+
+/** The current view; defaults are left out. */
+export function viewOf(): View {
+  const locked = lock.value?.at;
+  return {
+    ...(choice.value && { head: writeHead(choice.value) }),
+    ...(place.value !== null && { at: place.value }),
+    ...(cell.value && { cell: [cell.value.query, cell.value.key] as [number, number] }),
+    ...(stripMode.value !== "influence" && { show: stripMode.value }),
+    ...(unit.value === "words" && { unit: unit.value }),
+    ...(locked && { lock: `${locked.side}:${locked.index}` }),
+  };
+}
+
+export function applyView(view: View): void {
+  const [side, index] = (view.lock ?? "").split(":");
+  batch(() => {
+    choice.value = view.head ? readHead(view.head) : null;
+    place.value = view.at ?? null;
+    cell.value = view.cell ? { query: view.cell[0], key: view.cell[1] } : null;
+    stripMode.value = view.show ?? "influence";
+    unit.value = view.unit ?? "pieces";
+    lock.value = (side === "query" || side === "key") && /^\d+$/.test(index) ? { at: { side, index: Number(index) }, view: null } : null;
+  });
+}
+
+/** The view as parameters of an address. */
+export function viewParameters({ cell: at, ...view }: View): [string, string][] {
+  return [...Object.entries({ ...view, ...(at && { cell: at.join(",") }) })].map(([name, value]) => [name, String(value)]);
+}
+
+export function readView(parameters: URLSearchParams): View {
+  const number = (text: string | null) => (text !== null && /^-?\d+$/.test(text) ? Number(text) : undefined);
+  const [query, key] = (parameters.get("cell") ?? "").split(",").map(number);
+  const show = parameters.get("show");
+  const at = number(parameters.get("at"));
+  return {
+    ...(parameters.get("head") && { head: parameters.get("head")! }),
+    ...(at !== undefined && { at }),
+    ...(query !== undefined && key !== undefined && { cell: [query, key] as [number, number] }),
+    ...((show === "attention" || show === "rollout") && { show }),
+    ...(parameters.get("unit") === "words" && { unit: "words" as const }),
+    ...(parameters.get("lock") && { lock: parameters.get("lock")! }),
+  };
+}
