@@ -1,53 +1,98 @@
-"""Take the pictures of the page again, in Chromium.
+"""Take the pictures of the page again, in Chromium: one of each task, and the parts of a translation.
 
 Run these commands:
 
+    REGARD_DATA=FOLDER .venv/bin/python docs/pictures/train.py runs/pictures
     regard study pronoun --seed 4 --out runs/studies-4
-    regard serve m30k=runs/multi30k gru=runs/multi30k-gru pronoun=runs/studies-4/pronoun/run --port 5055
+    regard serve runs/pictures/* pronoun=runs/studies-4/pronoun/run --port 5055
     .venv/bin/python docs/pictures/make.py http://127.0.0.1:5055
+
+Pictures of models that are not served are left as they are.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from playwright.sync_api import expect, sync_playwright
 
 FOLDER = Path(__file__).parent
 LADDER = "A man in a blue shirt is standing on a ladder cleaning a window."
 ANIMAL = "the animal did not cross the street because it was too tired"
+TASKS = {  # the model of each task, and an input; None: its first example
+    "sentiment": "a gorgeous , witty , seductive movie", "pairs": "A man sings\tNobody is singing", "dna": None,
+    "tags": "The old man the boats .", "graphs": None, "nodes": None, "links": None, "items": None,
+    "gaps": None, "characters": "ROMEO: ", "summaries": None, "chorales": None,
+}  # fmt: skip
+
+
+class Camera:
+    """A browser that takes pictures of the page of a server."""
+
+    def __init__(self, browser: Any, url: str) -> None:
+        self.browser, self.url = browser, url
+
+    def take(
+        self, name: str, model: str, show: Callable[[Any], None], *, width: int = 1100, height: int = 760,
+        dark: bool = False,
+    ) -> None:  # fmt: skip
+        """Take one picture, after ``show`` has prepared the page of a model."""
+        scheme = "dark" if dark else "light"
+        context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page = context.new_page()
+        page.goto(f"{self.url}/#model={model}")
+        expect(page.get_by_test_id("model")).to_have_value(model, timeout=60_000)
+        expect(page.get_by_test_id("about-model")).to_be_visible(timeout=60_000)
+        show(page)
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(700)
+        page.screenshot(path=FOLDER / f"{name}.png")
+        context.close()
 
 
 def main(url: str) -> None:
+    with urlopen(f"{url}/v1/models") as answer:
+        served = {model["name"] for model in json.load(answer)["data"]}
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-
-        def take(
-            name: str, show: Callable[[Any], None], *, width: int = 1100, height: int = 760, dark: bool = False
-        ) -> None:
-            context = browser.new_context(
-                viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
-            )
-            page = context.new_page()
-            page.goto(url)
-            show(page)
-            page.mouse.move(0, 0)
-            page.wait_for_timeout(500)
-            page.screenshot(path=FOLDER / f"{name}.png")
-            context.close()
-
-        take("page", ladder)
-        take("page-dark", ladder, dark=True)
-        take("page-narrow", ladder, width=360, height=740)
-        take("cell", cell, height=900)
-        take("pronoun", pronoun)
-        take("compare", compare, height=700)
-        take("beam", beam, height=620)
+        camera = Camera(browser, url)
+        for model, text in TASKS.items():
+            if model in served:
+                camera.take(f"task-{model}", model, answer_of(text), height=1000)
+        if "translation" in served:
+            for name, size in (
+                ("page", {}),
+                ("page-dark", {"dark": True}),
+                ("page-narrow", {"width": 360, "height": 740}),
+            ):
+                camera.take(name, "translation", ladder, **size)
+            camera.take("cell", "translation", cell, height=900)
+            camera.take("compare", "translation", compare, height=700)
+            camera.take("beam", "translation", beam, height=620)
+        if "pronoun" in served:
+            camera.take("pronoun", "pronoun", pronoun)
         browser.close()
+
+
+def answer_of(text: str | None) -> Callable[[Any], None]:
+    """Return a function that runs an input, or the first example, and waits for the influences."""
+
+    def show(page: Any) -> None:
+        if text is None:
+            page.get_by_test_id("example-0").click()
+        else:
+            for number, part in enumerate(text.split("\t")):
+                page.get_by_test_id(f"text-{number}" if number else "text").fill(part)
+            page.keyboard.press("Enter")
+        expect(page.get_by_test_id("influence-of")).to_be_visible(timeout=120_000)
+
+    return show
 
 
 def ladder(page: Any) -> None:
@@ -66,9 +111,8 @@ def cell(page: Any) -> None:
 
 
 def pronoun(page: Any) -> None:
-    page.get_by_test_id("model").select_option("pronoun")
     translate(page, ANIMAL)
-    click(page, "tab-encoder")
+    click(page, "tab-encoder-self-attention")
     click(page, "head-encoder.1.self-2")
     page.get_by_test_id("aligned-query-8").click()
     show_section(page, "aligned")
@@ -76,7 +120,9 @@ def pronoun(page: Any) -> None:
 
 def compare(page: Any) -> None:
     translate(page, "two dogs are playing in the snow .")
-    page.get_by_test_id("compare-model").select_option("gru")
+    checkpoints = page.get_by_test_id("compare-checkpoint")
+    expect(checkpoints).to_be_visible(timeout=60_000)
+    checkpoints.select_option(index=checkpoints.locator("option").count() - 1)
     click(page, "compare-load")
     expect(page.get_by_test_id("difference")).to_be_visible(timeout=60_000)
     show_section(page, "compare")
