@@ -194,7 +194,7 @@ def _write(request: _Request, outputs: _Outputs, runs: list[Path], *, checkpoint
     if outputs.svg is not None:
         from regard.inspection.pictures import save_picture
 
-        drawn = save_picture(inspection, outputs.svg, outputs.show, outputs.head)
+        drawn = save_picture(inspection.observation, inspection.document, outputs.svg, outputs.show, outputs.head)
         typer.echo(f"wrote {outputs.svg} ({drawn})", err=True)
     if outputs.as_json:
         import json

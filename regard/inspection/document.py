@@ -81,7 +81,7 @@ class Inspection:
         """Draw a picture to a ``.svg`` or ``.png`` file; see ``regard.inspection.pictures.save_picture``."""
         from regard.inspection.pictures import save_picture
 
-        save_picture(self, Path(path), show, head)
+        save_picture(self.observation, self.document, Path(path), show, head)
 
     def show(self, height: int = 900) -> Any:
         """Return the page as an HTML frame for a notebook; ``height`` in pixels."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from regard.core.figure import COLORS, INK, Caption, require_drawing, write_figure
 from regard.core.observation import Observation
 from regard.data.notes import Frame, frames_of
 from regard.errors import ConfigError, DataError
-from regard.inspection.document import Inspection
 from regard.inspection.graph_picture import draw_graph
 from regard.inspection.selection import (
     ChosenAttention,
@@ -23,6 +22,7 @@ from regard.inspection.selection import (
     attention_strips,
     choose_attention,
     influence_strips,
+    influence_unit,
     visible,
 )
 
@@ -46,11 +46,14 @@ def available(observation: Observation) -> list[Picture]:
     return pictures + (["roll"] if _frames(observation) else [])
 
 
-def save_picture(inspection: Inspection, path: Path, picture: Picture | None, head: str | None) -> Picture:
-    """Draw an inspection to a file, and return the kind of the picture.
+def save_picture(
+    observation: Observation, document: Mapping[str, Any], path: Path, picture: Picture | None, head: str | None
+) -> Picture:
+    """Draw an observation to a file, and return the kind of the picture.
 
     Args:
-        inspection: of one input.
+        observation: of one input.
+        document: its document, which has the ``text`` and the ``model``.
         path: the file; it ends in ``.svg`` or ``.png``.
         picture: the kind; None for the influence of each piece if it is known, otherwise the attention.
         head: the layer, or LAYER:N for one head; None for the pooling, otherwise the mean of the last layer.
@@ -61,7 +64,6 @@ def save_picture(inspection: Inspection, path: Path, picture: Picture | None, he
     if path.suffix not in (".svg", ".png"):
         raise ConfigError(f"the format of {path.name} is unknown", where="--svg", help="end it in .svg or .png")
     require_drawing("--svg")
-    observation = inspection.observation
     pictures = available(observation)
     picture = picture or next(iter(pictures), "attention")
     if picture not in pictures:
@@ -70,26 +72,29 @@ def save_picture(inspection: Inspection, path: Path, picture: Picture | None, he
     if picture == "graph" and head is None:  # the links of a graph show weights between nodes
         head = next((place for place in reversed(observation.maps) if ".edges" in place), None)
     chosen = choose_attention(observation, head)
+    unit = ", ".join(filter(None, influence_unit(observation)))
     drawings: Mapping[Picture, Callable[[Figure], None]] = {
-        "influence": partial(draw_strips, strips=influence_strips(observation), unit="change of log p, nats"),
+        "influence": partial(draw_strips, strips=influence_strips(observation), unit=unit),
         "attention": partial(_draw_attention, observation=observation, chosen=chosen),
         "heads": partial(draw_heads, observation=observation),
         "graph": partial(draw_graph, observation=observation, chosen=chosen),
         "roll": partial(_draw_roll, observation=observation),
     }
-    write_figure(drawings[picture], [path], _caption(inspection, picture, chosen))
+    write_figure(drawings[picture], [path], _caption(observation, document, picture, chosen))
     return picture
 
 
-def _caption(inspection: Inspection, picture: Picture, chosen: ChosenAttention | None) -> Caption:
+def _caption(
+    observation: Observation, document: Mapping[str, Any], picture: Picture, chosen: ChosenAttention | None
+) -> Caption:
     """Return the title (kind, model, answer, head) and the source (text, task, checkpoint)."""
-    model = inspection.document["model"]
+    model = document["model"]
     head = f" · {chosen.name}" if chosen is not None and picture in ("attention", "graph") else ""
-    answer = answer_line(inspection.observation)
+    answer = answer_line(observation)
     title = f"{picture} · {model.get('name', 'model')}{head}" + (f" · answer: {_cut(answer, 120)}" if answer else "")
-    text = _cut(" ".join(visible(inspection.document["text"]).split()), 200)
-    hidden = {influence.hidden for influence in inspection.observation.influences} if picture == "influence" else ()
-    how = "".join(f" · a piece is {sentence}" for sentence in hidden)
+    text = _cut(" ".join(visible(document["text"]).split()), 200)
+    hidden = {influence.hidden for influence in observation.influences} if picture == "influence" else ()
+    how = "".join(f" · hidden: {sentence}" for sentence in hidden)
     return Caption(title, f"input: {text} · {model.get('task')}, checkpoint {model.get('checkpoint')}{how}")
 
 
