@@ -229,7 +229,7 @@ def test_the_influence_is_that_of_the_document(task: str, opened: Any, address: 
         playwright.expect(on(page, "influence-of")).to_have_text(label.strip() or "␣")
         pieces = found["surfaces"][influence["surface"]]["pieces"]
         largest = max(range(len(pieces)), key=lambda index: abs(influence["values"][index]))
-        if value := influence["values"][largest]:
+        if abs(value := influence["values"][largest]) >= 0.005:
             shown = f"{pieces[largest].strip() or '␣'} {value:+.2f} nats".replace("-", "−")
             playwright.expect(on(page, "strongest").locator("li").first).to_have_text(shown)
 

@@ -17,6 +17,7 @@ import { CheckpointPicker, ModelPicker, SearchFields } from "./Settings";
 
 /** Whether the model continues a text, which is then its first action. */
 const continues = () => details.value?.streams === true;
+const named = () => details.value?.input?.kind === "nodes" || details.value?.input?.kind === "items";
 const verb = () => (translates.value ? "Translate" : inspects.value && continues() ? "Inspect" : "Predict");
 
 /** The number of characters of the input, with the limits of the server. */
@@ -127,7 +128,8 @@ function Form() {
         )}
         <Buttons />
         <span id="text-keys" class="quiet">
-          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}, Shift+Enter begins a line.
+          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}
+          {named() ? "." : ", Shift+Enter begins a line."}
         </span>
         <Count />
       </div>
