@@ -74,4 +74,4 @@ def input_form(codecs: SupervisedCodecs) -> InputForm:
         return InputForm("text", tuple(name.replace("_", " ") for name in names))
     if fields[0].kind == "items":
         return InputForm("items", choices=codecs.answer.class_names[:MAX_CHOICES])
-    return InputForm("json" if fields[0].reads_json else "text")
+    return InputForm("json" if fields[0].kind in ("graph", "frames") else "text")
