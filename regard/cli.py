@@ -70,7 +70,7 @@ VERBS = tuple(verb for group in VERB_GROUPS.values() for verb in group)
 SUMMARY = """Train, inspect and serve attention-based sequence models.
 
 First step: regard demo trains a small model in four minutes and shows how to use it.
-Then: regard train FILE --out runs/NAME trains on your own data. regard VERB --help shows the options of a verb."""
+Then: regard train FILE trains on your own data. regard VERB --help shows the options of a verb."""
 
 EXIT_CODES = (
     "Exit codes: 0 success · 1 bug in Regard · 2 invalid usage or config · 3 data · 4 model or run folder · "

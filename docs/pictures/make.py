@@ -25,11 +25,21 @@ from playwright.sync_api import expect, sync_playwright
 FOLDER = Path(__file__).parent
 LADDER = "A man in a blue shirt is standing on a ladder cleaning a window."
 ANIMAL = "the animal did not cross the street because it was too tired"
-TASKS = {  # the model of each task, and an input; None: its first example
-    "sentiment": "a gorgeous , witty , seductive movie", "pairs": "A man sings\tNobody is singing", "dna": None,
-    "tags": "The old man the boats .", "graphs": None, "nodes": None, "links": None, "items": None,
-    "gaps": None, "characters": "ROMEO: ", "summaries": None, "chorales": None,
-}  # fmt: skip
+MAIL = "Dear all , the budget meeting moves from Monday to Thursday at 10 . Please send your figures before Wednesday ."
+TASKS = {  # an input for the model of each task; none is of the training data
+    "sentiment": "a gorgeous , witty , seductive movie",
+    "pairs": "A man is singing\tNobody is singing",
+    "dna": "CAGCTGACCTGAAGTCCTTCAGGTAAGTCTTGAACCGTACCATGGCATTTGACCGATAAC",
+    "tags": "The old man the boats .",
+    "graphs": '{"edges": [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 2], [4, 5], [5, 6], [6, 4], [6, 7]], "nodes": 8}',
+    "nodes": "140",
+    "links": "1187 1188",
+    "items": "i3 i24 i5",
+    "gaps": "the king is ___ and the queen is here",
+    "characters": "ROMEO:\nO gentle",
+    "summaries": MAIL,
+    "chorales": "C3 G3 E4 C5\nD3 ___ F4 B4\nE3 ___ G4 C5\nF3 ___ A4 C5\nG3 D4 G4 B4\nC3 C4 E4 C5",
+}
 
 
 class Camera:
@@ -64,7 +74,7 @@ def main(url: str) -> None:
         camera = Camera(browser, url)
         for model, text in TASKS.items():
             if model in served:
-                camera.take(f"task-{model}", model, answer_of(text), height=1000)
+                camera.take(f"task-{model}", model, answer_of(text), height=900)
         if "translation" in served:
             for name, size in (
                 ("page", {}),
@@ -80,17 +90,21 @@ def main(url: str) -> None:
         browser.close()
 
 
-def answer_of(text: str | None) -> Callable[[Any], None]:
-    """Return a function that runs an input, or the first example, and waits for the influences."""
+def answer_of(text: str) -> Callable[[Any], None]:
+    """Return a function that writes an input, waits for the influences, and shows the answer."""
 
     def show(page: Any) -> None:
-        if text is None:
-            page.get_by_test_id("example-0").click()
-        else:
-            for number, part in enumerate(text.split("\t")):
-                page.get_by_test_id(f"text-{number}" if number else "text").fill(part)
-            page.keyboard.press("Enter")
-        expect(page.get_by_test_id("influence-of")).to_be_visible(timeout=120_000)
+        if page.get_by_test_id("clear-names").count():
+            page.get_by_test_id("clear-names").click()
+        for number, part in enumerate(text.split("\t")):
+            page.get_by_test_id(f"text-{number}" if number else "text").fill(part)
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(1500)  # the answer for the example is gone
+        # A baseline alone has an output without influences.
+        expect(page.locator("[data-testid=influence-of], [data-testid=output]").first).to_be_visible(timeout=120_000)
+        shown = "answer" if page.locator("#answer-heading").count() else "translation"
+        heading = page.locator(f"#{shown}-heading, #{shown}").first
+        heading.evaluate("element => { element.scrollIntoView(); window.scrollBy(0, -60); }")
 
     return show
 

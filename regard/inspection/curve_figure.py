@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 3  # of panels
-PANEL = (3.6, 2.3)  # inches
-HIDDEN = {"temperature"}  # a setting of the predictions, not a metric
+PANEL = (3.6, 3.0)  # inches, with its legend
+HIDDEN = {"temperature", "majority"}  # a setting of the predictions, and a share of the data: no results of training
 RATE = "learning rate"
 
 Points = Sequence[tuple[int, float]]
@@ -79,7 +79,7 @@ def draw_curves(figure: Figure, run: RunFolder) -> None:
         _draw_panel(axes, panel)
         if best is not None and panel.name != RATE:
             axes.axvline(best.step, color=INK, linestyle=":", linewidth=1, label=f"best: {best.step:,}")
-        axes.legend()
+        axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.32))  # no curve is below it
     for axes in grid[len(drawn) :]:
         axes.set_visible(False)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from regard.core.figure import COLORS, INK, Caption, require_drawing, write_figure
 from regard.core.observation import Observation
 from regard.data.notes import Frame, frames_of
+from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import ConfigError, DataError
 from regard.inspection.graph_picture import draw_graph
 from regard.inspection.selection import (
@@ -34,7 +35,7 @@ Picture = Literal["influence", "attention", "heads", "graph", "roll"]
 PICTURES: tuple[Picture, ...] = get_args(Picture)
 CELL = 0.26  # inches of a weight
 LETTER = 0.075  # inches of a letter of a label
-ROW = 10  # words of a strip in one row of bars
+ROW, LETTERS = 10, 40  # words or letters of a strip in one row of bars
 LONGEST = 20  # letters of a label
 
 
@@ -107,11 +108,13 @@ def _labels(labels: Sequence[str]) -> list[str]:
 
 
 def draw_strips(figure: Figure, strips: Sequence[Strip], unit: str) -> None:
-    """Draw a bar for the value of each piece, in their order; a row of bars for each ``ROW`` pieces of a surface."""
+    """Draw a bar for the value of each piece, in their order; rows of ``ROW`` words, or of ``LETTERS`` letters."""
+    spelled = all(len(label) == 1 for strip in strips for label in strip.labels if label not in SPECIALS)
+    row = LETTERS if spelled else ROW
     parts = [
-        (_labels(strip.labels[start : start + ROW]), strip.values[start : start + ROW], start)
+        (_labels(strip.labels[start : start + row]), strip.values[start : start + row], start)
         for strip in strips
-        for start in range(0, len(strip.labels), ROW)
+        for start in range(0, len(strip.labels), row)
     ]
     figure.set_size_inches(9.0, 0.8 + 1.7 * len(parts))
     known = [value for _, values, _ in parts for value in values if value is not None]
@@ -121,9 +124,12 @@ def draw_strips(figure: Figure, strips: Sequence[Strip], unit: str) -> None:
         heights = [value or 0.0 for value in values]
         axes.bar(positions, heights, 0.8, color=[COLORS[0] if height >= 0 else COLORS[1] for height in heights])
         axes.axhline(0, color=INK, linewidth=0.8)
-        slanted = max(map(len, labels)) * LETTER > 0.75
+        slanted = not spelled and max(map(len, labels)) * LETTER > 0.75
         axes.set_xticks(positions, labels, rotation=30 if slanted else 0, ha="right" if slanted else "center")
-        axes.set(xlim=(start - 0.6, start + max(len(labels), min(ROW, 4)) - 0.4), ylim=(1.15 * low, 1.15 * high))
+        axes.set(
+            xlim=(start - 0.6, start + max(len(labels), min(row, 4 if row == ROW else row)) - 0.4),
+            ylim=(1.15 * low, 1.15 * high),
+        )
         axes.set(xlabel="piece of the input", ylabel=unit)
         axes.locator_params(axis="y", nbins=4)
 
