@@ -103,7 +103,7 @@ def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_
     first = on(page, "help-aligned")
     playwright.expect(first.locator("p").first).to_be_hidden()
     first.locator("summary").press("Enter")
-    playwright.expect(first).to_contain_text("What it cannot say.")
+    playwright.expect(first).to_contain_text("Limits.")
     playwright.expect(first.locator("p").first).to_be_visible()
 
 
@@ -187,7 +187,7 @@ def test_several_heads_are_drawn_over_each_other(page: Any) -> None:
     arcs = on(page, "aligned").locator("path")
     assert arcs.evaluate_all(colors) == 1
     click(page, "overlay-decoder.0.source-1")
-    playwright.expect(on(page, "attention-name")).to_contain_text("1 more drawn over it")
+    playwright.expect(on(page, "attention-name")).to_contain_text("and 1 more")
     playwright.expect(on(page, "overlay-decoder.0.source-1")).to_have_attribute("aria-pressed", "true")
     assert arcs.evaluate_all(colors) == 2
     on(page, "aligned-query-0").focus()

@@ -9,7 +9,7 @@ import { inspectAgain, inspectInput, letGo, useView } from "./inspecting";
 import { forgetOutput } from "./predicting";
 import { asking, details, inspection, isExample, keyNeeded, models, settings, status, translatedFile } from "./state";
 
-/** Whether the input was submitted before the model was known. */
+/** Whether the user submitted the input before the model was loaded. */
 let pending = false;
 
 async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
@@ -25,7 +25,7 @@ async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Reads the address and the models, and inspects the text of the address, otherwise the first example of the model. */
+/** Reads the address, loads the models, and inspects the text of the address or the first example of the model. */
 export async function start(): Promise<void> {
   let given = false;
   await run("translate", async (signal) => {
@@ -46,7 +46,7 @@ export async function start(): Promise<void> {
     const found = await fetchModels();
     if (signal.aborted) return;
     models.value = found;
-    if (!found.length) throw new Error("The server has no model.");
+    if (!found.length) throw new Error("The server has no models.");
     const named = address.model ? found.find((model) => model.name === address.model) : found[0];
     if (!named) throw new Error(unknownModel(address.model, found));
     asking.model.value = named.name;
@@ -56,13 +56,13 @@ export async function start(): Promise<void> {
   await inspectIf(given);
 }
 
-/** The message for a link to a model that the server does not have. */
+/** Select the first model, and return the message for a link to a model that the server does not have. */
 function unknownModel(name: string, found: ModelEntry[]): string {
   asking.model.value = found[0].name;
-  return `This server has no model “${name}”; it has ${found.map((model) => model.name).join(", ")}.`;
+  return `This server has no model “${name}”; available models: ${found.map((model) => model.name).join(", ")}.`;
 }
 
-/** Writes the model's first example into an empty form, and returns whether it did. */
+/** Writes the first example of the model into an empty form. Returns true if the form was empty. */
 function beginWithExample(signal: AbortSignal): boolean {
   const example = details.value?.examples?.[0];
   if (signal.aborted || !example || asking.text.value.trim()) return false;
@@ -70,7 +70,7 @@ function beginWithExample(signal: AbortSignal): boolean {
   return true;
 }
 
-/** Inspects the input once the model is known, if it was given or submitted. */
+/** Inspects the input if the model is loaded and the input comes from a link, an example or the user. */
 async function inspectIf(given: boolean): Promise<void> {
   if (!details.value || status.translate.value.busy || status.translate.value.problem) return;
   if (!given && !pending) return;
@@ -78,7 +78,7 @@ async function inspectIf(given: boolean): Promise<void> {
   await inspectInput();
 }
 
-/** Another model begins with its own example, unless the user wrote a text. */
+/** Selects a model. The form gets its first example, unless the user wrote a text. */
 export async function pickModel(name: string): Promise<void> {
   let given = false;
   if (isExample.value) asking.text.value = "";
@@ -103,7 +103,7 @@ export function useKey(key: string): Promise<void> {
   return details.value ? inspectInput() : begin();
 }
 
-/** Loads what failed to load. */
+/** Loads the models or the details again after an error. */
 function begin(): Promise<void> {
   return models.value.length ? pickModel(asking.model.value) : start();
 }
@@ -122,13 +122,13 @@ export function loadFile(file: File): Promise<void> {
     translatedFile.value = null;
     const model = details.value;
     const problem = fileProblem(file, model?.limits) || textProblem(await file.text(), model?.limits);
-    if (problem || !model) throw new Error(problem || "The model is not known yet.");
+    if (problem || !model) throw new Error(problem || "The model is not loaded yet. Try again in a moment.");
     const content = await translateFile(file, model, signal);
     if (!signal.aborted) translatedFile.value = { name: file.name.replace(/(\.\w+)$/, `.${model.target ?? "translated"}$1`), content };
   });
 }
 
-/** Follows a permalink on the open page, and names the window after the input. */
+/** Opens a permalink when the address changes, and sets the window title to the input. */
 export function followAddress(): void {
   window.addEventListener("hashchange", () => void start());
   effect(() => {

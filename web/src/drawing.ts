@@ -1,4 +1,4 @@
-// SVG documents built from data, in the light colors, for print.
+// SVG documents in light colors, for print.
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "./aligned";
 import { cssColor, layerColor, layerDash } from "./color";
 import { largest, type Matrix } from "./matrix";
@@ -17,7 +17,7 @@ export function escapeMarkup(text: string): string {
   return text.replace(/[&<>"']/g, (character) => names[character]);
 }
 
-/** What a drawing is of: a title, and below it the text and the model. */
+/** The heading of a drawing: a title, and below it the model and the text. */
 export interface Heading {
   title: string;
   source: string;
@@ -25,7 +25,7 @@ export interface Heading {
 
 type Measure = (text: string) => number;
 
-/** A white sheet with its heading, as wide as the heading needs. */
+/** A white sheet with a heading, at least as wide as the heading. */
 function sheet(width: number, height: number, { title, source }: Heading, measure: Measure, body: string): string {
   const room = Math.max(width, measure(title), measure(source));
   const [w, h] = [Math.ceil(room + 2 * MARGIN), Math.ceil(height + 2 * MARGIN + HEADING)];
@@ -100,7 +100,7 @@ export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnNam
     `<text x="${round(left + width / 2)}" y="12" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`key: ${columnName}`)}</text>` +
     `<text transform="translate(12 ${round(top + height / 2)}) rotate(-90)" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`query: ${rowName}`)}</text>`;
   const below = top + height + 14;
-  // A short map still has room for the names of its axes.
+  // A small heat map still needs space for its axis names.
   const [wide, high] = [Math.max(left + width, left + width / 2 + measure(`key: ${columnName}`) / 2, BAR + 90), Math.max(below + 12, top + height / 2 + measure(`query: ${rowName}`) / 2)];
   const note = allowed ? `<text x="${BAR + 90}" y="${below + 9}" font-size="12" fill="${FAINT}">hatched: hidden by the mask</text>` : "";
   return sheet(note ? Math.max(wide, BAR + 90 + measure("hatched: hidden by the mask")) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, most, "weight") + note);

@@ -1,11 +1,11 @@
-// The layout of a small graph: by forces, or in rings of equal distance around the node of the prediction.
+// The layout of a small graph: by forces, or in rings around the predicted node.
 import { forceCollide, forceLink, forceManyBody, forceRadial, forceSimulation, forceX, forceY, type SimulationNodeDatum } from "d3-force";
 import type { Attention, Surface } from "./document";
 import type { Matrix } from "./matrix";
 
 export const MOST_NODES = 64;
 const STEPS = 200;
-const RING = 90; // pixels between two distances from the center
+const RING = 90; // pixels between two rings
 
 export interface GraphLayout {
   width: number;
@@ -14,7 +14,7 @@ export interface GraphLayout {
   edges: [number, number][];
 }
 
-/** For each node, the number of edges between it and `center`; Infinity without a path. */
+/** The number of edges between each node and `center`; Infinity without a path. */
 export function distances(size: number, edges: [number, number][], center: number): number[] {
   const found = new Array<number>(size).fill(Infinity);
   found[center] = 0;
@@ -54,7 +54,7 @@ export function layGraph({ pieces, edges, center }: Surface): GraphLayout {
   };
 }
 
-/** The weight of an edge: the larger one of its two directions; null if no query of the attention is at its ends. */
+/** The weight of an edge: the larger weight of its two directions; null if the attention does not cover it. */
 export function edgeWeight({ query, key }: Attention, matrix: Matrix, pieces: string[], [one, other]: [number, number]): number | null {
   const weight = (from: number, to: number) => {
     const [row, column] = [query.labels.indexOf(pieces[from]), key.labels.indexOf(pieces[to])];

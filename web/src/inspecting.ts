@@ -1,4 +1,4 @@
-// The inspection of an input, and the parts of it that take longer.
+// The inspection of an input, and its slower parts.
 import { batch, effect } from "@preact/signals";
 import { writeAddress } from "./address";
 import { inspect, translateWhole, type InspectRequest } from "./api";
@@ -14,13 +14,13 @@ import {
   translates, whole,
 } from "./state";
 
-/** The request of the inspection on the page. */
+/** The request of the inspection that is on the page. */
 let asked: InspectRequest = { text: "" };
 
-/** The subject of the request that runs; another one in the form stops it. */
+/** The subject of the running request. A different subject in the form stops the request. */
 let running = "";
 
-/** Settings equal to the model's own are left out: a server may limit those of requests. */
+/** The request of the form. Settings with the model's default are omitted, because a server can limit settings. */
 function request(): InspectRequest {
   if (!translates.value) {
     const { text, model, checkpoint } = asking;
@@ -43,20 +43,20 @@ function request(): InspectRequest {
   };
 }
 
-/** The number of outputs: the beam, limited by the server. */
+/** The number of outputs to request: the beam size, up to the limit of the server. */
 function nbest(): number | undefined {
   const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search?.beam ?? 1];
   if (!limits || beam < 2 || beam > limits.beam) return undefined;
   return Math.min(beam, limits.nbest);
 }
 
-/** Forget what belonged to one output of one sentence. */
+/** Resets the forced pieces, the chosen output and the chosen sentence. */
 export function letGo(): void {
   asking.force.value = [];
   asking.candidate.value = asking.sentence.value = 0;
 }
 
-/** An input that is too long to inspect still has an output. */
+/** If an input is too long to inspect, requests only its output. Throws `error` again. */
 async function orPredict(error: unknown, wanted: InspectRequest): Promise<never> {
   const long = error instanceof Error && /too long/.test(error.message);
   if (long && translates.value) {
@@ -68,7 +68,7 @@ async function orPredict(error: unknown, wanted: InspectRequest): Promise<never>
   throw error;
 }
 
-/** Inspects the input, draws the result, and then loads the parts that take longer. */
+/** Inspects the input, shows the result, and then loads the slower parts. */
 export async function inspectInput(): Promise<void> {
   const [wanted, of] = [request(), subject.value];
   if (!wanted.text.trim() || !inspects.value) return;
@@ -101,20 +101,20 @@ export async function inspectInput(): Promise<void> {
   if (running === of) running = "";
 }
 
-/** The view of a link, applied once its input is inspected. */
+/** The view of a link. It is applied when the input has been inspected. */
 let pendingView: View | null = null;
 export function useView(view: View): void {
   pendingView = view;
 }
 
-/** Writes the input and the view into the address; an example with the default view leaves it empty. */
+/** Writes the input and the view into the address. The first example with the default view leaves it empty. */
 export function keepAddress(): void {
   const address = current();
   if (isExample.value && !location.hash && !Object.keys(address.view).length) return;
   history.replaceState(null, "", writeAddress(address));
 }
 
-/** Follows changes of the view. */
+/** Updates the address when the view changes. */
 export function followView(): void {
   effect(() => {
     viewOf();
@@ -147,7 +147,7 @@ function loadExtras(): Promise<void> {
   });
 }
 
-/** Hides each piece of the input in turn. */
+/** Loads the influence of each piece of the input. */
 function loadInfluence(): Promise<void> {
   return run("why", async (signal) => {
     const { influences } = await inspect({ ...asked, include: ["influence"] }, signal);
@@ -162,7 +162,7 @@ export function loadVectors(): Promise<void> {
   });
 }
 
-/** Translates all sentences of a text, of which one is inspected, with the glossary, by the checkpoint that the server uses. */
+/** Translates all sentences of the text with the glossary. The server uses its default checkpoint for this. */
 async function loadWhole(): Promise<void> {
   stop("whole");
   const several = (answer.value?.sentences?.length ?? 1) > 1;
@@ -176,7 +176,7 @@ async function loadWhole(): Promise<void> {
   });
 }
 
-/** Inspects again after `change` of the request, which is undone if that fails. */
+/** Applies `change` to the form and inspects again. Undoes the change if the inspection fails. */
 async function changed(change: () => void): Promise<void> {
   const { force, candidate, sentence } = asking;
   const before = [force.value, candidate.value, sentence.value] as const;
@@ -185,7 +185,7 @@ async function changed(change: () => void): Promise<void> {
   if (status.translate.value.problem) batch(() => ([force.value, candidate.value, sentence.value] = before));
 }
 
-/** Decodes again from the pieces before `step`, then `token`. */
+/** Forces the pieces before `step` and then `token`, and decodes the rest again. */
 export function force(step: number, token: number): Promise<void> {
   return changed(() => {
     asking.force.value = [...((inspection.value ? targetOf(inspection.value).ids.slice(0, step) : [])), token];
@@ -212,7 +212,7 @@ export function chooseSentence(sentence: number): Promise<void> {
   });
 }
 
-/** Another text is decoded without the pieces that were forced for the earlier one. */
+/** Inspects the input in the form. A new text removes the forced pieces. */
 export function inspectAgain(): Promise<void> {
   if (translates.value) {
     if (asking.text.value.trim() !== asked.text) letGo();
@@ -243,13 +243,13 @@ export function loadReplay(): Promise<void> {
   });
 }
 
-/** Appends a token to the text, and inspects it again. */
+/** Appends a token to the text and inspects the text again. */
 export function chooseNext(label: string): Promise<void> {
   asking.text.value += label;
   return inspectInput();
 }
 
-/** Follows the settings of sampling with the probabilities of the next token. */
+/** Updates the distribution of the next token when a sampling setting changes. */
 export function followSampling(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
@@ -267,7 +267,7 @@ export function followSampling(): void {
 
 const PAUSE = 300; // milliseconds without typing
 
-/** Translates while the user writes, if that is chosen. */
+/** Translates while the user types, if this option is on. */
 export function followTyping(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
@@ -277,7 +277,7 @@ export function followTyping(): void {
   });
 }
 
-/** Stops a request whose text, model or settings have changed in the form. */
+/** Stops the running request when the text, the model or the settings in the form change. */
 export function followForm(): void {
   effect(() => {
     const wanted = subject.value;

@@ -1,4 +1,4 @@
-// The output for an input: a text that grows, or the answer of a model that cannot be inspected.
+// The output for an input: a streamed text, or the answer of a model that cannot be inspected.
 import { batch, computed, signal } from "@preact/signals";
 import { generate, predictOne } from "./api";
 import type { Field, Prediction, RequestSettings } from "./document";
@@ -16,7 +16,7 @@ export interface ShownInfluence {
   most: number;
 }
 
-/** The prediction at the chosen place, or the first one; of a text that continues, the one after its end. */
+/** The prediction at the chosen site. Default: the first prediction; for a language model, the last one with influence. */
 export const chosenPrediction = computed<Prediction | null>(() => {
   const found = inspection.value;
   if (!found?.predictions.length) return null;
@@ -27,7 +27,7 @@ export const chosenPrediction = computed<Prediction | null>(() => {
   return influences.length ? predictions[influences[influences.length - 1].prediction] : predictions[predictions.length - 1];
 });
 
-/** The influence of each piece on the chosen prediction; null before it was computed. */
+/** The influence of each piece on the chosen prediction; null until it is computed. */
 export const influence = computed<ShownInfluence | null>(() => {
   const [found, chosen] = [inspection.value, chosenPrediction.value];
   if (!found?.influences.length || !chosen) return null;
@@ -39,7 +39,7 @@ export const influence = computed<ShownInfluence | null>(() => {
   return { label: chosen.label, surfaces, hidden: own[0].hidden, least: Math.min(0, ...numbers), most: Math.max(0, ...numbers) };
 });
 
-/** The largest influences of either sign. */
+/** The pieces with the largest absolute influence. */
 export function strongestInfluences({ surfaces }: ShownInfluence, count = 3): { piece: string; value: number | null }[] {
   const size = (value: number | null) => (value === null ? Infinity : Math.abs(value));
   return surfaces
@@ -49,10 +49,10 @@ export function strongestInfluences({ surfaces }: ShownInfluence, count = 3): { 
     .slice(0, count);
 }
 
-/** The output, and its input. */
+/** The last output and its input. */
 export const output = signal<{ input: string; found: unknown } | null>(null);
 
-/** Forget what belonged to another model. */
+/** Clears the output, the settings and the chosen site of the previous model. */
 export function forgetOutput(): void {
   stop("predict", "extras", "why");
   batch(() => {
@@ -78,20 +78,20 @@ export function predict(): Promise<void> {
   });
 }
 
-/** The text of an output that has one. */
+/** The text of an output; null if it has no text. */
 export function textOf(found: unknown): string | null {
   const text = typeof found === "object" && found !== null ? (found as { text?: unknown }).text : null;
   return typeof text === "string" ? text : null;
 }
 
-/** Inspects an output instead of the input. */
+/** Uses an output as the input and inspects it. */
 export function inspectOutput(text: string): Promise<void> {
   asking.text.value = text;
   output.value = null;
   return inspectInput();
 }
 
-/** The fields of a request that can be set by a number or a switch, each with the run's own value. */
+/** The settings that are numbers or switches, each with the value of the run. */
 export function settableFields(settings: RequestSettings | null | undefined) {
   return Object.entries(settings?.schema.properties ?? {}).flatMap(([name, field]) => {
     const plain: Field = field.anyOf?.find((each) => each.type !== "null") ?? field;
@@ -107,8 +107,9 @@ export function set(name: string, value: number | boolean | null): void {
   settings.value = value === null ? rest : { ...rest, [name]: value };
 }
 
-/** From 0, expected, to 1: the shade of a step's log probability. */
-export const MOST_SURPRISE = 6; // nats
+export const MAX_SURPRISE = 6; // nats
+
+/** −log p as a share of `MAX_SURPRISE`, from 0 (certain) to 1. */
 export function surprise(logProbability: number | null): number {
-  return logProbability === null ? 1 : Math.min(1, Math.max(0, -logProbability / MOST_SURPRISE));
+  return logProbability === null ? 1 : Math.min(1, Math.max(0, -logProbability / MAX_SURPRISE));
 }

@@ -1,12 +1,12 @@
 // The request of the page as a command and as Python.
 import { asking, details, settings, translates } from "./state";
 
-/** A text as one word of a POSIX shell. */
+/** A text as one quoted word of a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** JSON of ASCII characters only, which is also a Python literal for texts, numbers and lists of them. */
+/** ASCII JSON. For strings, numbers and their lists it is also a Python literal. */
 export function literal(value: unknown): string {
   return JSON.stringify(value).replace(/[\u007f-\uffff]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
@@ -20,7 +20,7 @@ export function curlOf(origin: string): string {
   return `curl -s ${origin}/v1/${path} -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
 }
 
-/** The same in Python, with the run's folder. */
+/** The same request in Python. It loads the run from `runs/NAME`. */
 export function pythonOf(): string {
   const [text, name] = [asking.text.value, asking.model.value];
   const given = Object.entries(settings.value).map(([key, value]) => `, ${key}=${typeof value === "boolean" ? (value ? "True" : "False") : value}`);

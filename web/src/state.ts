@@ -11,19 +11,19 @@ const kept = bundle?.main ?? null;
 /** The view of a saved page. */
 export const savedView = bundle?.view ?? {};
 
-/** A page with its data in it has no server. */
+/** Whether this is a saved page, which contains its data and has no server. */
 export const offline = bundle !== null;
 
 export const models = signal<ModelEntry[]>([]);
 export const details = signal<ModelDetails | null>(bundle?.model ?? null);
 
-/** The last inspection, and the request that it answers (`subject`). */
+/** The last inspection, and the subject of its request. */
 export const answer = signal<Inspection | null>(kept);
 export const answered = signal("");
 export const other = signal<Inspection | null>(bundle?.other ?? null);
 export const replay = signal<Inspection[]>(bundle?.replay ?? []);
 
-/** The next request. */
+/** The values in the form, for the next request. */
 export const asking = {
   text: signal(kept?.text ?? ""),
   model: signal(""),
@@ -41,19 +41,19 @@ export const task = computed(
   () => kept?.model.task ?? models.value.find((model) => model.name === asking.model.value)?.task ?? "translation",
 );
 
-/** Whether the model is a baseline alone. */
+/** Whether the chosen checkpoint is a baseline without a network. */
 export const alone = computed(() => {
   const own = details.value?.checkpoint;
   return own === BASELINE && (asking.checkpoint.value || own) === own;
 });
 
-/** Whether the form translates by a search. */
+/** Whether the model translates. A baseline has no search and is used like other tasks. */
 export const translates = computed(() => (kept ? kept.search !== undefined : task.value === "translation" && !alone.value));
 
 /** Whether inputs of the model in the form can be inspected. */
 export const inspects = computed(() => translates.value || details.value?.inspects !== false);
 
-/** Settings of the next output, by name; others are the run's own. */
+/** Settings of the next output, by name. Other settings have the value of the run. */
 export const settings = signal<Record<string, number | boolean>>({});
 
 const glossaryTerms = () => JSON.stringify(glossaryOf(glossary.value).terms);
@@ -75,10 +75,10 @@ export const isExample = computed(() => {
   return !offline && (details.value?.examples ?? []).some((example) => example.trim() === text);
 });
 
-/** Required terms of a translation, one a line; see `glossary.ts`. */
+/** Required terms of a translation, one per line; see `glossary.ts`. */
 export const glossary = signal("");
 
-/** Whether a translation follows the text while it is written. */
+/** Whether to translate while the user types. */
 export const asTyped = signal(false);
 
 /** The translation of a text of several sentences, or with a glossary. */
@@ -87,7 +87,7 @@ export const whole = signal<string | null>(null);
 /** The translation of a file, ready to be saved. */
 export const translatedFile = signal<{ name: string; content: Blob } | null>(null);
 
-/** Heads drawn over the chosen one, if they are of its type. */
+/** Heads to draw in addition to the chosen one. Heads of other types are ignored. */
 export const overlay = signal<Overlaid[]>([]);
 
 /** The chosen head; null for the default of each inspection. */
@@ -97,30 +97,30 @@ export const shown = computed(() =>
   inspection.value && settled.value ? show(inspection.value, settled.value) : null,
 );
 
-/** The same in the aligned text. */
+/** The chosen head, for the aligned text. */
 export const aligned = computed(() =>
   inspection.value && settled.value ? showAligned(inspection.value, settled.value) : null,
 );
 
-/** What is drawn over it. */
+/** The additional heads, for the aligned text. */
 export const overlaid = computed(() =>
   inspection.value && settled.value
     ? fitting(inspection.value, settled.value, overlay.value).map((each) => showAligned(inspection.value!, each))
     : [],
 );
 
-/** The site of the chosen answer: the index of its piece; null for the first. */
+/** The site of the chosen answer: the index of its piece; null for the default. */
 export const place = signal<number | null>(null);
 
-/** The cell worked out, by query and key. */
+/** The chosen cell of the heat map, whose weight is computed step by step. */
 export const cell = signal<{ query: number; key: number } | null>(null);
 
-/** How the aligned text is drawn; its export follows. */
+/** Options of the aligned text and its export. */
 export const unit = signal<"words" | "pieces">("pieces");
 export const linkCount = signal(3);
 export const threshold = signal(0.05);
 
-/** How the heat map is drawn; its export follows. */
+/** Options of the heat map and its export. */
 export const hideSpecial = signal(false);
 export const stretchRows = signal(false);
 
@@ -151,7 +151,7 @@ const preference = matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(preference.matches);
 preference.addEventListener("change", (event) => (systemDark.value = event.matches));
 
-// A page opened from a file may be refused the store.
+// A browser can deny storage to a page that is opened from a file.
 function stored(): Theme {
   try {
     const value = localStorage.getItem(THEME);
@@ -169,6 +169,6 @@ export function setTheme(value: Theme): void {
   try {
     localStorage.setItem(THEME, value);
   } catch {
-    // The choice then lasts as long as the page.
+    // Without storage, the choice is lost when the page is closed.
   }
 }

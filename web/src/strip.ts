@@ -1,4 +1,4 @@
-// The strip of "why and where": a value for each piece of the input, from influence, a head or the rollout.
+// The strip of the part "Why": one value for each piece of the input, from the influence, a head or the rollout.
 import { computed, signal } from "@preact/signals";
 import type { Prediction } from "./document";
 import { row, type Matrix } from "./matrix";
@@ -9,12 +9,12 @@ import { inspection, settled } from "./state";
 
 export type StripMode = "influence" | "attention" | "rollout";
 
-/** What the strip displays, if the inspection has it. */
+/** The chosen mode. The strip uses influence if the inspection does not have this mode. */
 export const stripMode = signal<StripMode>("influence");
 
 export interface Strip {
   mode: StripMode;
-  /** The label that the values belong to. */
+  /** The label whose values are shown. */
   label: string;
   unit: string;
   /** Lines of pieces with their values; `hidden`: the mask hides the piece; a null value is infinite. */
@@ -25,11 +25,11 @@ export interface Strip {
 }
 
 const NOTES = {
-  attention: "Attention is where the model read from. It need not be why it answered so; compare with influence.",
+  attention: "Attention shows where the model read from, not why it gave this answer. Compare it with the influence.",
   rollout: "The attention of all layers multiplied, with the residual connections.",
 };
 
-/** The row of a head that the prediction was made from, or the mean of all rows. */
+/** The row of a head that produces the prediction, or the mean of all rows. */
 function rowValues(found: Shown, prediction: Prediction): { values: number[]; hidden: boolean[] } {
   const { surfaces, attention } = inspection.value!;
   const own = found.attention === null ? { ...Object.values(attention)[0], query: { name: found.rows, labels: found.queries } } : attention[found.attention];
@@ -72,7 +72,7 @@ export const strip = computed<Strip | null>(() => {
   return { mode, label, unit: "", lines: [{ pieces: found.keys, values, hidden }], least: 0, most: Math.max(...values, 0), note: NOTES[mode] };
 });
 
-/** The pieces of a translation's output, each of which has a strip of its own. */
+/** The pieces of the output of a translation. Each has its own strip. */
 export function outputPieces(): string[] {
   const current = inspection.value;
   return current?.search ? targetOf(current).pieces : [];

@@ -1,4 +1,4 @@
-// The data that the aligned text and the heat map draw, shared with their export.
+// The data of the aligned text and the heat map, for the page and for exports.
 import { computed } from "@preact/signals";
 import { pick, renormalize, stretch } from "./matrix";
 import { aligned, hideSpecial, linkCount, overlaid, shown, stretchRows, threshold, unit } from "./state";
@@ -15,10 +15,10 @@ export const alignedView = computed(() => {
     matrix: words ? mergeWords(matrix, queryWords, keyWords) : matrix,
   }));
   return {
-    title: current.title + (layers.length > 1 ? `, and ${layers.length - 1} more drawn over it` : ""),
+    title: current.title + (layers.length > 1 ? `, and ${layers.length - 1} more` : ""),
     rowName: current.rows,
     columnName: current.columns,
-    /** The chosen head, then those drawn over it. */
+    /** The chosen head, then the additional heads. */
     layers,
     queries: words ? current.queryWords.spelled : current.queries,
     keys: words ? current.keyWords.spelled : current.keys,
@@ -43,7 +43,7 @@ export const heatView = computed(() => {
     columnName: current.columns,
     queries: rows.map((index) => current.queries[index]),
     keys: columns.map((index) => current.keys[index]),
-    /** The query and key of each row and column. */
+    /** The query index of each row and the key index of each column. */
     rows,
     columns,
   };

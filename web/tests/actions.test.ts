@@ -173,7 +173,7 @@ test("what failed at the beginning is tried again, with the text that was writte
   const server = globalThis.fetch;
   vi.stubGlobal("fetch", () => Promise.reject(new TypeError("no network")));
   await actions.start();
-  expect(state.status.translate.value.problem).toContain("does not answer");
+  expect(state.status.translate.value.problem).toContain("does not respond");
   expect(asked).toHaveLength(0);
   vi.stubGlobal("fetch", server);
   state.asking.text.value = "new";
@@ -203,7 +203,7 @@ test("a link to a model that is not served names those that are", async () => {
   const { asked, actions, state } = await openPage("#text=A+dog.&model=gone");
   await actions.start();
   expect(asked).toEqual([]);
-  expect(state.status.translate.value.problem).toBe("This server has no model “gone”; it has one, two.");
+  expect(state.status.translate.value.problem).toBe("This server has no model “gone”; available models: one, two.");
   await actions.pickModel("two");
   expect(state.details.value?.name).toBe("two");
 });

@@ -65,5 +65,5 @@ test("what is drawn follows what is overlaid, and the title counts it", async ()
   expect(alignedView.value!.links.map((link) => [link.layer, link.query, link.key])).toEqual([[0, 0, 0], [0, 1, 1]]);
   state.overlay.value = [head("decoder.0.source", 1)];
   expect(alignedView.value!.links.slice(2).map((link) => [link.layer, link.query, link.key])).toEqual([[1, 0, 1], [1, 1, 0]]);
-  expect(alignedView.value!.title).toBe("decoder.0.source, head 0, and 1 more drawn over it");
+  expect(alignedView.value!.title).toBe("decoder.0.source, head 0, and 1 more");
 });

@@ -111,7 +111,7 @@ function streamed(text: string): Response {
 test.each([
   ['data: {"text": "c", "finish_reason": "end"}\n\n', "abécc", ""],
   ['event: error\ndata: {"error": "This took long."}\n\n', "abéc", "This took long."],
-  ["", "abéc", "The server stopped before the text was whole."],
+  ["", "abéc", "The server stopped before the text was complete. Try again."],
 ])("a text is shown as it grows, and what ends it is told", async (last_, shown, problem) => {
   const { asked, actions, predicting, state } = await openBook("ab", true, true);
   void actions.pickModel("book");

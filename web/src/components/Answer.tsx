@@ -11,7 +11,7 @@ import { PianoRoll } from "./PianoRoll";
 import { chance, Ranked } from "./Ranked";
 import { StepText } from "./StepText";
 
-/** Pieces of a text with the answer at each; the chosen one has its alternatives below. */
+/** Pieces of a text, each with its answer. The alternatives of the chosen piece are listed below. */
 function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
   const chosen = place.value;
   const current = chosen === null ? null : pieces[chosen]?.answer;
@@ -103,13 +103,13 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
   }
 }
 
-/** The label of each node: that of its prediction, otherwise the known one. */
+/** The label of each node: the predicted one, otherwise the label in the data. */
 export function nodeLabels({ surfaces, predictions, facts }: Inspection): (string | null)[] {
   const predicted = new Map(predictions.filter(({ at }) => at.kind === "node").map(({ at, label }) => [at.pieces[0], label]));
   return surfaces[0].pieces.map((_, node) => predicted.get(node) ?? (facts.node_labels?.[node] || null));
 }
 
-/** The graph of the input; a node with a prediction can be chosen. */
+/** The graph of the input. Nodes with a prediction can be chosen. */
 function Graph({ of }: { of: Inspection }) {
   const [surface] = of.surfaces;
   const predicted = new Map(of.predictions.filter(({ at }) => at.kind === "node").map((each) => [each.at.pieces[0], each]));
@@ -145,7 +145,7 @@ function Continued() {
   );
 }
 
-/** The answer of the model, with the input; visible without a click. */
+/** The input and the answer of the model. */
 export function Answer() {
   const current = inspection.value!;
   const { name, checkpoint } = current.model;
@@ -160,7 +160,7 @@ export function Answer() {
       )}
       {truncated && (
         <p class="notice" role="status" data-testid="truncated">
-          The input is longer than this model reads; its end was left out.
+          The input is longer than this model can read. Its end was ignored.
         </p>
       )}
       {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}

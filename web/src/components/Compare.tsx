@@ -12,7 +12,7 @@ import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 
-/** A model, and one of its checkpoints with other weights than those on the page. */
+/** Select a model and one of its checkpoints. Checkpoints with the weights on the page are not offered. */
 function Picker() {
   const [shown, main] = [inspection.value!.model, details.value];
   const model = useSignal(shown.name);
@@ -43,8 +43,8 @@ function Picker() {
       )}
       {known && offered.length === 0 && (
         <span data-testid="compare-none">
-          {model.value} has no checkpoint with other weights than those above
-          {models.value.length > 1 ? "." : "; serve a second run to compare."}
+          {model.value} has no checkpoint with different weights
+          {models.value.length > 1 ? "." : ". To compare, serve a second run."}
         </span>
       )}
       {offered.length > 0 && (
@@ -64,7 +64,7 @@ function Picker() {
           </button>
         </>
       )}
-      <Problem place="compare" doing="Translating with the other …" />
+      <Problem place="compare" doing="Translating with the second model …" />
     </div>
   );
 }
@@ -91,7 +91,7 @@ function Column({ of: side, differs, testId }: { of: Inspection; differs: number
 export function Compare() {
   const [left, right] = [inspection.value!, other.value];
   const differs = right && firstDifference(targetOf(left).pieces, targetOf(right).pieces);
-  const named = (side: Inspection, index: number) => (index < targetOf(side).pieces.length ? `“${visible(targetOf(side).pieces[index])}”` : "nothing more");
+  const named = (side: Inspection, index: number) => (index < targetOf(side).pieces.length ? `“${visible(targetOf(side).pieces[index])}”` : "the end of the output");
   return (
     <>
       {!offline && <Picker />}

@@ -35,7 +35,7 @@ function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
   sorted: boolean;
   onMeasure: (name: string) => void;
   onSorted: (on: boolean) => void;
-  /** Whether the colors of each head have a scale of their own. */
+  /** Whether each head has its own color scale. */
   own: boolean;
   onOwn: (on: boolean) => void;
 }) {
@@ -56,11 +56,11 @@ function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
       {names.length > 0 && (
         <label>
           <input type="checkbox" id="grid-sort" data-testid="grid-sort" checked={sorted} onChange={(event) => onSorted(event.currentTarget.checked)} />{" "}
-          sort by it
+          sort by this value
         </label>
       )}
       <label>
-        <input type="checkbox" data-testid="grid-own" checked={own} onChange={(event) => onOwn(event.currentTarget.checked)} /> scale the colors of each head to its largest weight
+        <input type="checkbox" data-testid="grid-own" checked={own} onChange={(event) => onOwn(event.currentTarget.checked)} /> separate color scale for each head
       </label>
       <Problem place="extras" doing="Switching off each head in turn …" testId="status-ablation" />
     </div>
@@ -82,7 +82,7 @@ export function HeadGrid() {
     picked.value = type;
     choice.value = next;
   };
-  // One scale for all heads of the type, to compare them.
+  // All heads of a type share one scale to make them comparable.
   const most = own.value ? undefined : Math.max(...names.map((name) => decode(current.attention[name].weights).reduce((top, value) => Math.max(top, value), 0)));
   const rollout = Object.keys(current.rollout ?? {}).find((name) => show(current, { rollout: name }).group === type);
   return (

@@ -15,7 +15,7 @@ import { Problem } from "./Problem";
 import { RequestFields } from "./RequestFields";
 import { CheckpointPicker, ModelPicker, SearchFields } from "./Settings";
 
-/** Whether the model continues a text, which is then its first action. */
+/** Whether the model continues a text. If so, this is its main action. */
 const continues = () => details.value?.streams === true;
 const verb = () => (translates.value ? "Translate" : inspects.value && continues() ? "Inspect" : "Predict");
 
@@ -33,7 +33,7 @@ function Count() {
   );
 }
 
-/** Up to three inputs of the validation data; one click predicts. */
+/** Up to three inputs of the validation data. A click writes one into the form and predicts. */
 function Examples() {
   const examples = details.value?.examples ?? [];
   if (!examples.length) return null;
@@ -84,7 +84,7 @@ function Buttons() {
   );
 }
 
-/** Inspects the input, or requests the output of a model that cannot be inspected; a text is continued and inspected. */
+/** Continues the text, or predicts if the model cannot be inspected. Inspects the input if the model can be inspected. */
 function run(): void {
   if (continues() || !inspects.value) void predict();
   if (inspects.value) void submit();
@@ -111,7 +111,7 @@ function Form() {
         {translates.value && <Languages />}
         {isExample.value && (
           <span class="quiet" data-testid="example">
-            An example from the validation data of {model?.name}; write your own.
+            An example from the validation data of {model?.name}. Replace it with your own input.
           </span>
         )}
       </div>
@@ -127,7 +127,7 @@ function Form() {
         )}
         <Buttons />
         <span id="text-keys" class="quiet">
-          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}, Shift+Enter begins a line.
+          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}, Shift+Enter starts a new line.
         </span>
         <Count />
       </div>
@@ -143,7 +143,7 @@ function Waiting() {
   if (!model) return null;
   const written = asking.text.value.trim() !== "";
   const button = continues() ? "Continue" : verb();
-  if (alone.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network: it can predict, but not be inspected. Press Predict.</p>;
+  if (alone.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network. It can predict, but it cannot be inspected. Press Predict.</p>;
   const changed = answer.value !== null && written;
   return (
     <p class="quiet" data-testid="waiting">

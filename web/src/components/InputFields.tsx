@@ -12,7 +12,7 @@ const onEnter = (send: (event: Event) => void) => (event: KeyboardEvent) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
 };
 
-/** Names of the model's vocabulary, to choose from while typing. */
+/** Suggestions from the vocabulary of the model. */
 function Choices({ id, choices }: { id: string; choices: string[] }) {
   return (
     <datalist id={id}>
@@ -55,7 +55,7 @@ function TextBox({ label, value, placeholder, rows, id, onInput, send, lang }: {
   );
 }
 
-/** One box for each text; Tab moves to the next one. */
+/** One box for each text. Tab moves to the next box. */
 function Texts({ boxes, send }: { boxes: string[] } & Properties) {
   const parts = asking.text.value.split("\t");
   const write = (index: number, value: string) => {
@@ -80,7 +80,7 @@ function Texts({ boxes, send }: { boxes: string[] } & Properties) {
   );
 }
 
-/** A text with gaps, and a button that writes one. */
+/** A text with gaps, and a button that inserts a gap. */
 function Gaps({ send }: Properties) {
   const insert = () => {
     const box = document.getElementById("text") as HTMLTextAreaElement;
@@ -102,7 +102,7 @@ function Gaps({ send }: Properties) {
   );
 }
 
-/** Items as chips in the order of time, or the names of nodes; a name is chosen from the vocabulary while typing. */
+/** Items in the order of time, or names of nodes, as chips. The vocabulary is suggested while the user types. */
 function Names({ choices, label, most, send }: { choices: string[]; label: string; most: number } & Properties) {
   const list = useId();
   const draft = useSignal("");
@@ -171,7 +171,7 @@ function Name({ choices, send }: { choices: string[] } & Properties) {
   );
 }
 
-/** The fields of an input, by its form. */
+/** The fields for the input form of the model. */
 export function InputFields({ send }: Properties) {
   const model = details.value;
   const form = model?.input ?? { kind: "text", boxes: [], choices: [] };

@@ -7,13 +7,13 @@ interface Direction {
   target: string;
 }
 
-/** The model for a pair of languages: the current one if it fits. */
+/** A model for a pair of languages: the current model if it translates this pair. */
 function modelFor({ source, target }: Direction): string | undefined {
   const fits = models.value.filter((model) => model.source === source && model.target === target);
   return (fits.find((model) => model.name === asking.model.value) ?? fits[0])?.name;
 }
 
-/** Source and target language, of those that the served models translate. */
+/** Selectors for the source and target languages of the served models. */
 export function Languages() {
   const model = details.value;
   const pairs = models.value.filter((each): each is typeof each & Direction => !!each.source && !!each.target);

@@ -12,7 +12,7 @@ interface Slider {
   least: number;
   most: number;
   step: number;
-  /** The value that changes nothing. */
+  /** The value without effect. */
   off: number;
 }
 
@@ -50,13 +50,13 @@ function Controls() {
   );
 }
 
-/** The probability of each next token as it is sampled; a click appends the token. */
+/** The distribution that the next token is sampled from. A click appends a token. */
 export function NextBars() {
   const { next } = inspection.value!;
   if (!next) return null;
   return (
     <div data-testid="next-bars">
-      <h3>Next token, as it is sampled</h3>
+      <h3>Sampling distribution of the next token</h3>
       {!offline && <Controls />}
       <Problem place="next" doing="" testId="status-next" />
       <ul class="candidates ranked">

@@ -8,7 +8,7 @@ interface Entry {
   log_probability: number | null;
 }
 
-/** The labels of an output with their probabilities, in any of the forms that tasks have; null if it has none. */
+/** The labels of an output with their probabilities, most probable first; null without probabilities. */
 function ranked(found: object): Entry[] | null {
   const { probabilities } = found as { probabilities?: unknown };
   if (typeof probabilities !== "object" || probabilities === null || Array.isArray(probabilities)) return null;
@@ -17,7 +17,7 @@ function ranked(found: object): Entry[] | null {
     .sort((one, other) => other.log_probability - one.log_probability);
 }
 
-/** The values of an output without a text, one a line. */
+/** The values of an output without a text, one per line. */
 function Values({ found }: { found: object }) {
   const options = ranked(found);
   const rest = Object.entries(found).filter(([name, value]) => (options === null || name !== "probabilities") && value !== null);
@@ -65,7 +65,7 @@ export function Predicted() {
           <Copy text={text} of="the output" testId="copy" />{" "}
           {inspects.value && (
             <button type="button" data-testid="inspect-output" onClick={() => void inspectOutput(text)}>
-              Inspect it
+              Inspect this text
             </button>
           )}
         </p>

@@ -7,7 +7,7 @@ import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 
-/** The same sentence at each checkpoint of the training. */
+/** The translation of the sentence by each checkpoint. */
 export function Replay() {
   const place = useSignal(0);
   const all = replay.value;
@@ -16,13 +16,13 @@ export function Replay() {
   const wanted = details.value ? distinct(details.value).length : 0;
   return (
     <div data-testid="replay">
-      <h3>The sentence during training</h3>
+      <h3>Translation during training</h3>
       {!offline && (
         <div class="controls">
           <button type="button" data-testid="replay-load" onClick={() => void loadReplay()}>
             Load {count(wanted, "checkpoint")}
           </button>
-          <Problem place="replay" doing={`${all.length} of ${wanted} …`} />
+          <Problem place="replay" doing={`Loaded ${all.length} of ${wanted} …`} />
         </div>
       )}
       {current && (

@@ -1,7 +1,7 @@
 import { set, settableFields } from "../predicting";
 import { details, settings } from "../state";
 
-/** Settings of a request; an empty field has the run's own value. */
+/** Settings of a request. An empty field uses the value of the run. */
 export function RequestFields() {
   const fields = settableFields(details.value?.settings);
   if (!fields.length) return null;

@@ -4,7 +4,7 @@ import { exact } from "../format";
 import type { Worked } from "../worked";
 import { Bar } from "./Bar";
 
-/** The energy of a cell: its terms, their sum, the scale and the bias. */
+/** The energy of one query and key: its terms, their sum, the scale and the bias. */
 export function Terms({ worked, vectors }: { worked: Worked; vectors: Vectors }) {
   const byIndex = useSignal(false);
   const { terms, sum, bias, energy } = worked;

@@ -10,14 +10,14 @@ interface Properties {
   testId: string;
   selected: boolean;
   weights: () => Matrix;
-  /** The weight of the strongest color; undefined: the largest one of this head. */
+  /** The weight with the strongest color; by default the largest weight of this head. */
   most?: number;
-  /** The owner of the weights; if it changes, they are painted again. */
+  /** The object that has the weights. A new object repaints the thumbnail. */
   of: object;
   onSelect: () => void;
 }
 
-/** A head as a button; painted when it comes near the window. */
+/** A head as a button. It is painted when it is scrolled into view. */
 export function Thumbnail({ label, value, testId, selected, weights, most, of, onSelect }: Properties) {
   const button = useRef<HTMLButtonElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);

@@ -11,10 +11,10 @@ import { Problem } from "./Problem";
 
 const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
 
-// Percent of the color behind a text, which stays legible.
+// Maximum percentage of color behind a text. The text must remain legible.
 const MOST_SHADE = 45;
 
-/** A signed value; influence is in nats, attention a share. */
+/** A value with its sign. Influence is in nats, attention is a share. */
 const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
 const written = ({ mode }: Strip, value: number | null) => (mode === "influence" ? `${signed(value)} nats` : fixed(value ?? 0, 3));
 
@@ -33,7 +33,7 @@ function Modes() {
   );
 }
 
-/** The pieces of an output; a click chooses whose reasons are displayed. */
+/** The pieces of an output. A click displays the influences on that piece. */
 function Outputs() {
   const pieces = outputPieces();
   if (!pieces.length) return null;
@@ -97,7 +97,7 @@ function Scale({ of }: { of: Strip }) {
   );
 }
 
-/** The graph of the input: rings are influence, the width of an edge is its weight in the chosen head. */
+/** The graph of the input. A ring is the influence of a node; the width of an edge is its weight in the chosen head. */
 function Graph({ of }: { of: Strip }) {
   const current = inspection.value!;
   const [surface] = current.surfaces;
@@ -128,11 +128,11 @@ export function Why() {
       <Modes />
       <Outputs />
       <Problem place="why" doing="Hiding each piece in turn …" />
-      {!current && !status.why.value.busy && !status.why.value.problem && <p class="quiet">The influence was not computed for this answer.</p>}
+      {!current && !status.why.value.busy && !status.why.value.problem && <p class="quiet">Influence was not computed for this answer.</p>}
       {current && (
         <>
           <p>
-            {current.mode === "influence" ? "Influence on" : "Read for"} <b data-testid="influence-of">{visible(current.label)}</b>:
+            {current.mode === "influence" ? "Influence on" : "Attention for"} <b data-testid="influence-of">{visible(current.label)}</b>:
           </p>
           {graph ? <Graph of={current} /> : current.lines.map((line, index) => <Line key={index} of={current} line={line} from={index} letters={letters} />)}
           <Scale of={current} />
@@ -146,7 +146,7 @@ export function Why() {
             </ol>
           )}
           <p class="quiet">
-            {current.mode === "influence" && "Hidden: "}
+            {current.mode === "influence" && "How pieces are hidden: "}
             {current.note}
           </p>
         </>
