@@ -21,11 +21,11 @@ function numberOf(value: string | null): number | null {
 
 /** The settings in parameters such as "set.top_k=5". */
 function readSettings(parameters: URLSearchParams): Address["settings"] {
-  const given = [...parameters].flatMap(([name, text]): [string, number | boolean][] => {
+  const entries = [...parameters].flatMap(([name, text]): [string, number | boolean][] => {
     const value = text === "true" ? true : text === "false" ? false : numberOf(text);
     return name.startsWith("set.") && value !== null ? [[name.slice(4), value]] : [];
   });
-  return Object.fromEntries(given);
+  return Object.fromEntries(entries);
 }
 
 export function readAddress(hash: string, query: string): Address {

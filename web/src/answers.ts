@@ -67,6 +67,6 @@ export function spanLabel(tag: string): string | null {
 
 /** A hue for each label, at equal distances on the color wheel. */
 export function huesOf(labels: string[]): Map<string, number> {
-  const known = [...new Set(labels)].sort();
-  return new Map(known.map((label, index) => [label, Math.round((360 * index) / known.length)]));
+  const unique = [...new Set(labels)].sort();
+  return new Map(unique.map((label, index) => [label, Math.round((360 * index) / unique.length)]));
 }

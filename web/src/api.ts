@@ -37,11 +37,11 @@ async function fetchChecked(path: string, options: RequestInit = {}): Promise<Re
     throw new Error("The server does not respond. Check that it is running.");
   }
   if (response.ok) return response;
-  const said = await response.json().then(
+  const serverMessage = await response.json().then(
     (body: { error?: unknown }) => (typeof body.error === "string" ? body.error : ""),
     () => "",
   );
-  const message = refusal(response.status, said, response.headers.get("Retry-After"));
+  const message = refusal(response.status, serverMessage, response.headers.get("Retry-After"));
   throw response.status === 401 || response.status === 403 ? new KeyNeeded(message) : new Error(message);
 }
 
@@ -71,25 +71,25 @@ export async function predictOne(input: string, model: string, settings: object,
 export async function generate(prompt: string, model: string, settings: object, signal: AbortSignal, onText: (text: string) => void): Promise<void> {
   const response = await post("./v1/generate", { ...settings, prompt, model, stream: true }, signal);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let [held, text, whole] = ["", "", false];
+  let [held, text, complete] = ["", "", false];
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
     const events = (held + part.value).split("\n\n");
     held = events.pop()!;
     for (const event of events) {
       const piece = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
       if (typeof piece.error === "string") throw new Error(piece.error);
-      whole = piece.finish_reason !== null;
+      complete = piece.finish_reason !== null;
       onText((text += piece.text));
     }
   }
-  if (!whole) throw new Error("The server stopped before the text was complete. Try again.");
+  if (!complete) throw new Error("The server stopped before the text was complete. Try again.");
 }
 
 /** Translates all sentences of a text, with required terms if a glossary is given. */
 export async function translateWhole(request: InspectRequest & { glossary?: Record<string, string> }, signal: AbortSignal): Promise<string> {
   const { text, model, beam, length_penalty, coverage_penalty, glossary } = request;
-  const found = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty, glossary }, signal)).json();
-  return found.translations[0].text;
+  const result = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty, glossary }, signal)).json();
+  return result.translations[0].text;
 }
 
 export async function translateFile(file: File, model: ModelDetails, signal: AbortSignal): Promise<Blob> {
@@ -98,9 +98,9 @@ export async function translateFile(file: File, model: ModelDetails, signal: Abo
   body.set("model", model.name);
   body.set("source", model.source ?? "auto");
   body.set("target", model.target ?? "und");
-  const found = await (await fetchChecked("./translate_file", { method: "POST", body, signal })).json();
+  const result = await (await fetchChecked("./translate_file", { method: "POST", body, signal })).json();
   // Use the file name only: behind a proxy, the address in the response can differ from the address of the page.
-  const name = String(found.translatedFileUrl).split("/").at(-1);
+  const name = String(result.translatedFileUrl).split("/").at(-1);
   return (await fetchChecked(`./download_file/${name}`, { signal })).blob();
 }
 

@@ -38,10 +38,9 @@ export function heatMapSvg(): string {
 
 /** The drawing of the part "Why". */
 export function stripSvg(): string {
-  const shown = strip.value!;
-  return drawStrip(shown, heading(`${shown.mode === "influence" ? "Influence on" : "Attention for"} “${shown.label.trim()}”`), measureText);
+  const current = strip.value!;
+  return drawStrip(current, heading(`${current.mode === "influence" ? "Influence on" : "Attention for"} “${current.label.trim()}”`), measureText);
 }
-
 
 /** Runs `task`. An error is shown next to the buttons. */
 async function attempt(task: () => Promise<void>): Promise<void> {

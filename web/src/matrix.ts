@@ -72,9 +72,9 @@ export function renormalize(matrix: Matrix): Matrix {
 
 /** Divide each row by its largest value. Rows of zeros do not change. */
 export function stretch(matrix: Matrix): Matrix {
-  return divideRows(matrix, (values) => values.reduce((most, value) => Math.max(most, value), 0));
+  return divideRows(matrix, (values) => values.reduce((max, value) => Math.max(max, value), 0));
 }
 
 export function largest(matrix: Matrix): number {
-  return matrix.values.reduce((most, value) => Math.max(most, value), 0);
+  return matrix.values.reduce((max, value) => Math.max(max, value), 0);
 }

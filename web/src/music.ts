@@ -25,11 +25,11 @@ export function notesOf({ frames, given }: Roll): Note[] {
   frames.forEach((frame, time) => {
     for (const [pitch] of [...sounding]) if (!frame.includes(pitch)) sounding.delete(pitch);
     for (const pitch of frame) {
-      const known = given === undefined || (given[time] ?? []).includes(pitch);
-      const before = sounding.get(pitch);
-      if (before && before.given === known) before.length++;
+      const isGiven = given === undefined || (given[time] ?? []).includes(pitch);
+      const previous = sounding.get(pitch);
+      if (previous && previous.given === isGiven) previous.length++;
       else {
-        const note = { pitch, start: time, length: 1, given: known };
+        const note = { pitch, start: time, length: 1, given: isGiven };
         sounding.set(pitch, note);
         notes.push(note);
       }

@@ -17,14 +17,14 @@ export function measureText(text: string): number {
 }
 
 /** Paints one pixel per cell; the style sheet enlarges it. The value `max` has the strongest color. */
-export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: boolean, most = largest(matrix)): void {
+export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: boolean, max = largest(matrix)): void {
   canvas.width = matrix.columns;
   canvas.height = matrix.rows;
   const context = canvas.getContext("2d");
   if (!context || matrix.values.length === 0) return;
   const image = context.createImageData(matrix.columns, matrix.rows);
-  most ||= 1;
-  matrix.values.forEach((value, index) => image.data.set([...colorOf(value / most, dark), 255], 4 * index));
+  max ||= 1;
+  matrix.values.forEach((value, index) => image.data.set([...colorOf(value / max, dark), 255], 4 * index));
   context.putImageData(image, 0, 0);
 }
 

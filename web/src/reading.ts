@@ -13,12 +13,12 @@ export function isContinued({ predictions, search }: Inspection): boolean {
   return !search && predictions.some((each) => each.at.kind === "after" && each.kind === "token");
 }
 
-const MADE_OF: Record<string, string> = { self: "self-attention", source: "encoder-decoder attention", edges: "attention along edges" };
+const ATTENTION_NAMES: Record<string, string> = { self: "self-attention", source: "encoder-decoder attention", edges: "attention along edges" };
 
 /** The type of an attention. Attentions with equal types have equal axes. */
 export function groupOf({ side, part }: Attention): string {
   const [first, ...rest] = part.split(" ");
-  const name = [MADE_OF[first.split(".").at(-1)!] ?? first, ...rest].join(" ");
+  const name = [ATTENTION_NAMES[first.split(".").at(-1)!] ?? first, ...rest].join(" ");
   const whole = first === "source" ? name : [side, name].filter(Boolean).join(" ");
   return whole[0].toUpperCase() + whole.slice(1);
 }
@@ -60,11 +60,11 @@ export interface Step {
 /** The steps of a continued text: each piece, and the piece after the end. */
 export function stepsOf(inspection: Inspection): Step[] {
   const { pieces, separator } = sourceOf(inspection);
-  const known = new Map(inspection.predictions.map((each) => [each.at.pieces[0] + 1, each]));
+  const predictions = new Map(inspection.predictions.map((each) => [each.at.pieces[0] + 1, each]));
   return [...pieces, null].flatMap((piece, place) => {
-    const found = known.get(place);
-    if (piece === null && !found) return [];
+    const prediction = predictions.get(place);
+    if (piece === null && !prediction) return [];
     const label = piece === null ? null : place > 0 ? separator + piece : piece;
-    return [{ label, log_probability: piece === null ? null : (found?.log_probability ?? 0), alternatives: found?.alternatives ?? [] }];
+    return [{ label, log_probability: piece === null ? null : (prediction?.log_probability ?? 0), alternatives: prediction?.alternatives ?? [] }];
   });
 }

@@ -1,5 +1,5 @@
 // The request of the page as a command and as Python.
-import { asking, details, settings, translates } from "./state";
+import { form, details, settings, translates } from "./state";
 
 /** A text as one quoted word of a POSIX shell. */
 export function quoted(text: string): string {
@@ -13,7 +13,7 @@ export function literal(value: unknown): string {
 
 /** The command that sends the same request to the server. */
 export function curlOf(origin: string): string {
-  const [text, model] = [asking.text.value, asking.model.value];
+  const [text, model] = [form.text.value, form.model.value];
   const streams = details.value?.streams;
   const path = translates.value ? "translate" : streams ? "generate" : "predict";
   const body = translates.value ? { text: text.trim(), model } : streams ? { prompt: text, model, ...settings.value } : { inputs: [text], model, settings: settings.value };
@@ -22,8 +22,8 @@ export function curlOf(origin: string): string {
 
 /** The same request in Python. It loads the run from `runs/NAME`. */
 export function pythonOf(): string {
-  const [text, name] = [asking.text.value, asking.model.value];
-  const given = Object.entries(settings.value).map(([key, value]) => `, ${key}=${typeof value === "boolean" ? (value ? "True" : "False") : value}`);
+  const [text, name] = [form.text.value, form.model.value];
+  const options = Object.entries(settings.value).map(([key, value]) => `, ${key}=${typeof value === "boolean" ? (value ? "True" : "False") : value}`);
   const input = translates.value ? literal(text.trim()) : `model.read(${literal(text)})`;
-  return `import regard\n\nmodel = regard.load(${literal(`runs/${name}`)})\nprint(model([${input}]${given.join("")})[0])`;
+  return `import regard\n\nmodel = regard.load(${literal(`runs/${name}`)})\nprint(model([${input}]${options.join("")})[0])`;
 }

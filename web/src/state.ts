@@ -6,7 +6,7 @@ import { readBundle } from "./offline";
 import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
 const bundle = readBundle();
-const kept = bundle?.main ?? null;
+const savedInspection = bundle?.main ?? null;
 
 /** The view of a saved page. */
 export const savedView = bundle?.view ?? {};
@@ -18,14 +18,14 @@ export const models = signal<ModelEntry[]>([]);
 export const details = signal<ModelDetails | null>(bundle?.model ?? null);
 
 /** The last inspection, and the subject of its request. */
-export const answer = signal<Inspection | null>(kept);
+export const answer = signal<Inspection | null>(savedInspection);
 export const answered = signal("");
 export const other = signal<Inspection | null>(bundle?.other ?? null);
 export const replay = signal<Inspection[]>(bundle?.replay ?? []);
 
 /** The values in the form, for the next request. */
-export const asking = {
-  text: signal(kept?.text ?? ""),
+export const form = {
+  text: signal(savedInspection?.text ?? ""),
   model: signal(""),
   checkpoint: signal(""),
   beam: signal<number | null>(null),
@@ -38,17 +38,17 @@ export const asking = {
 
 /** The task of the model in the form. */
 export const task = computed(
-  () => kept?.model.task ?? models.value.find((model) => model.name === asking.model.value)?.task ?? "translation",
+  () => savedInspection?.model.task ?? models.value.find((model) => model.name === form.model.value)?.task ?? "translation",
 );
 
 /** Whether the chosen checkpoint is a baseline without a network. */
-export const alone = computed(() => {
+export const isBaseline = computed(() => {
   const own = details.value?.checkpoint;
-  return own === BASELINE && (asking.checkpoint.value || own) === own;
+  return own === BASELINE && (form.checkpoint.value || own) === own;
 });
 
 /** Whether the model translates. A baseline has no search and is used like other tasks. */
-export const translates = computed(() => (kept ? kept.search !== undefined : task.value === "translation" && !alone.value));
+export const translates = computed(() => (savedInspection ? savedInspection.search !== undefined : task.value === "translation" && !isBaseline.value));
 
 /** Whether inputs of the model in the form can be inspected. */
 export const inspects = computed(() => translates.value || details.value?.inspects !== false);
@@ -60,7 +60,7 @@ const glossaryTerms = () => JSON.stringify(glossaryOf(glossary.value).terms);
 
 /** The request that an answer belongs to: another text, model or setting is another subject. */
 export const subject = computed(() => {
-  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = form;
   const search = translates.value ? [beam.value, lengthPenalty.value, coveragePenalty.value, glossaryTerms()] : [];
   const own = details.value?.streams ? {} : settings.value; // of a text, they change its continuation only
   return JSON.stringify([translates.value ? text.value.trim() : text.value, model.value, checkpoint.value, search, own]);
@@ -71,7 +71,7 @@ export const inspection = computed(() => (offline || answered.value === subject.
 
 /** Whether the text in the form is an example of the model. */
 export const isExample = computed(() => {
-  const text = asking.text.value.trim();
+  const text = form.text.value.trim();
   return !offline && (details.value?.examples ?? []).some((example) => example.trim() === text);
 });
 
@@ -79,7 +79,7 @@ export const isExample = computed(() => {
 export const glossary = signal("");
 
 /** Whether to translate while the user types. */
-export const asTyped = signal(false);
+export const translateWhileTyping = signal(false);
 
 /** The translation of a text of several sentences, or with a glossary. */
 export const whole = signal<string | null>(null);

@@ -19,8 +19,8 @@ export interface Strip {
   unit: string;
   /** Lines of pieces with their values; `hidden`: the mask hides the piece; a null value is infinite. */
   lines: { pieces: string[]; values: (number | null)[]; hidden: boolean[] }[];
-  least: number;
-  most: number;
+  min: number;
+  max: number;
   note: string;
 }
 
@@ -30,17 +30,17 @@ const NOTES = {
 };
 
 /** The row of a head that produces the prediction, or the mean of all rows. */
-function rowValues(found: Shown, prediction: Prediction): { values: number[]; hidden: boolean[] } {
+function rowValues(shownHead: Shown, prediction: Prediction): { values: number[]; hidden: boolean[] } {
   const { surfaces, attention } = inspection.value!;
-  const own = found.attention === null ? { ...Object.values(attention)[0], query: { name: found.rows, labels: found.queries } } : attention[found.attention];
+  const own = shownHead.attention === null ? { ...Object.values(attention)[0], query: { name: shownHead.rows, labels: shownHead.queries } } : attention[shownHead.attention];
   const index = rowOf(own, prediction, surfaces);
   const mean = (matrix: Matrix) => Array.from({ length: matrix.columns }, (_, column) => {
     let sum = 0;
     for (let at = 0; at < matrix.rows; at++) sum += matrix.values[at * matrix.columns + column];
     return sum / matrix.rows;
   });
-  const values = index === null ? mean(found.matrix) : [...row(found.matrix, index)];
-  const hidden = found.keys.map((_, column) => index !== null && found.allowed !== null && row(found.allowed, index)[column] === 0);
+  const values = index === null ? mean(shownHead.matrix) : [...row(shownHead.matrix, index)];
+  const hidden = shownHead.keys.map((_, column) => index !== null && shownHead.allowed !== null && row(shownHead.allowed, index)[column] === 0);
   return { values, hidden };
 }
 
@@ -59,17 +59,17 @@ export const strip = computed<Strip | null>(() => {
   if (!current || !prediction) return null;
   const mode = stripModes.value.includes(stripMode.value) ? stripMode.value : "influence";
   if (mode === "influence") {
-    const found = influence.value;
-    if (!found) return null;
-    const lines = found.surfaces.map(({ pieces, values }) => ({ pieces, values, hidden: pieces.map(() => false) }));
-    return { mode, label: found.label, unit: "nats", lines, least: found.least, most: found.most, note: found.hidden };
+    const explained = influence.value;
+    if (!explained) return null;
+    const lines = explained.surfaces.map(({ pieces, values }) => ({ pieces, values, hidden: pieces.map(() => false) }));
+    return { mode, label: explained.label, unit: "nats", lines, min: explained.min, max: explained.max, note: explained.hidden };
   }
   const rollouts = Object.keys(current.rollout ?? {});
   const choice = mode === "rollout" ? { rollout: rollouts.includes("source") ? "source" : rollouts[0] } : settled.value!;
-  const found = show(current, choice);
-  const { values, hidden } = rowValues(found, prediction);
-  const label = mode === "attention" ? `${prediction.label} (${found.title})` : prediction.label;
-  return { mode, label, unit: "", lines: [{ pieces: found.keys, values, hidden }], least: 0, most: Math.max(...values, 0), note: NOTES[mode] };
+  const shownHead = show(current, choice);
+  const { values, hidden } = rowValues(shownHead, prediction);
+  const label = mode === "attention" ? `${prediction.label} (${shownHead.title})` : prediction.label;
+  return { mode, label, unit: "", lines: [{ pieces: shownHead.keys, values, hidden }], min: 0, max: Math.max(...values, 0), note: NOTES[mode] };
 });
 
 /** The pieces of the output of a translation. Each has its own strip. */

@@ -31,8 +31,8 @@ export const alignedView = computed(() => {
 export const heatView = computed(() => {
   const current = shown.value;
   if (!current) return null;
-  const kept = (labels: string[]) => labels.map((_, i) => i).filter((i) => !hideSpecial.value || !isSpecial(labels[i]));
-  const [rows, columns] = [kept(current.queries), kept(current.keys)];
+  const visibleIndices = (labels: string[]) => labels.map((_, i) => i).filter((i) => !hideSpecial.value || !isSpecial(labels[i]));
+  const [rows, columns] = [visibleIndices(current.queries), visibleIndices(current.keys)];
   const matrix = hideSpecial.value ? renormalize(pick(current.matrix, rows, columns)) : current.matrix;
   return {
     title: current.title,

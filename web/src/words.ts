@@ -38,12 +38,12 @@ export interface Link {
 export function strongest(matrix: Matrix, count: number, threshold: number): Link[] {
   const links: Link[] = [];
   for (let query = 0; query < matrix.rows; query++) {
-    const found: Link[] = [];
+    const rowLinks: Link[] = [];
     for (let key = 0; key < matrix.columns; key++) {
       const weight = matrix.values[query * matrix.columns + key];
-      if (weight > 0 && weight >= threshold) found.push({ query, key, weight });
+      if (weight > 0 && weight >= threshold) rowLinks.push({ query, key, weight });
     }
-    links.push(...found.sort((a, b) => b.weight - a.weight).slice(0, count));
+    links.push(...rowLinks.sort((a, b) => b.weight - a.weight).slice(0, count));
   }
   return links;
 }

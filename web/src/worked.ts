@@ -30,8 +30,8 @@ export interface Worked {
 
 export function softmax(energies: number[], masked: boolean[]): { exponentials: number[]; weights: number[] } {
   const seen = energies.filter((_, index) => !masked[index]);
-  const most = Math.max(...seen);
-  const exponentials = energies.map((energy, index) => (masked[index] ? 0 : Math.exp(energy - most)));
+  const max = Math.max(...seen);
+  const exponentials = energies.map((energy, index) => (masked[index] ? 0 : Math.exp(energy - max)));
   const total = exponentials.reduce((sum, value) => sum + value, 0);
   return { exponentials, weights: exponentials.map((value) => (total > 0 ? value / total : 0)) };
 }

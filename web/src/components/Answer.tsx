@@ -59,7 +59,7 @@ function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
   );
 }
 
-function Given({ texts }: { texts: string[] }) {
+function InputTexts({ texts }: { texts: string[] }) {
   return (
     <>
       {texts.map((text, index) => (
@@ -71,7 +71,7 @@ function Given({ texts }: { texts: string[] }) {
   );
 }
 
-function One({ answer, texts }: { answer: Form; texts: string[] }) {
+function AnswerForm({ answer, texts }: { answer: Form; texts: string[] }) {
   switch (answer.form) {
     case "tags":
     case "gaps":
@@ -79,7 +79,7 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
     case "number":
       return (
         <>
-          <Given texts={texts} />
+          <InputTexts texts={texts} />
           <p class="translation figures" data-testid="number">
             {answer.value}
           </p>
@@ -88,7 +88,7 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
     case "next":
       return (
         <>
-          <Given texts={texts} />
+          <InputTexts texts={texts} />
           <p>Next:</p>
           <Ranked options={answer.options} />
         </>
@@ -96,7 +96,7 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
     case "ranked":
       return (
         <>
-          {answer.about === null ? <Given texts={texts} /> : <p data-testid="about">{answer.about}</p>}
+          {answer.about === null ? <InputTexts texts={texts} /> : <p data-testid="about">{answer.about}</p>}
           <Ranked options={answer.options} />
         </>
       );
@@ -114,10 +114,10 @@ function Graph({ of }: { of: Inspection }) {
   const [surface] = of.surfaces;
   const predicted = new Map(of.predictions.filter(({ at }) => at.kind === "node").map((each) => [each.at.pieces[0], each]));
   const describe = (node: number) => {
-    const found = predicted.get(node);
-    const known = of.facts.node_labels?.[node];
-    const label = found ? `: ${found.label}, ${chance(found.log_probability)}` : "";
-    return `${surface.pieces[node]}${label}${known ? ` (label in the data: ${known})` : ""}`;
+    const prediction = predicted.get(node);
+    const dataLabel = of.facts.node_labels?.[node];
+    const label = prediction ? `: ${prediction.label}, ${chance(prediction.log_probability)}` : "";
+    return `${surface.pieces[node]}${label}${dataLabel ? ` (label in the data: ${dataLabel})` : ""}`;
   };
   const chosen = place.value === null ? undefined : predicted.get(place.value);
   return (
@@ -163,7 +163,7 @@ export function Answer() {
           The input is longer than this model can read. Its end was ignored.
         </p>
       )}
-      {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}
+      {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <AnswerForm key={index} answer={answer} texts={inputsOf(current)} />)}
       {current.surfaces[0]?.kind === "graph" && <Graph of={current} />}
       {roll && <PianoRoll roll={roll} />}
       <p class="quiet figures">

@@ -48,11 +48,11 @@ export function CellWorked() {
   const vectors = attention === null ? undefined : inspection.value!.vectors?.[attention];
   const loaded = inspection.value!.vectors !== undefined;
   const inside = at !== null && at.query < matrix.rows && at.key < matrix.columns;
-  const wanted = inside && attention !== null && head !== null && !loaded && !offline;
+  const mustLoad = inside && attention !== null && head !== null && !loaded && !offline;
   const { busy } = status.vectors.value;
   useEffect(() => {
-    if (wanted && !busy) void loadVectors();
-  }, [wanted, at]);
+    if (mustLoad && !busy) void loadVectors();
+  }, [mustLoad, at]);
   if (!inside) return <p class="quiet">Click a cell of the heat map, or press Enter on it, to see how its weight is computed.</p>;
   const weight = matrix.values[at.query * matrix.columns + at.key];
   return (

@@ -1,7 +1,7 @@
 import { useMemo } from "preact/hooks";
 import { huesOf } from "../answers";
 import type { Surface } from "../document";
-import { layGraph, MOST_NODES } from "../graph";
+import { layGraph, MAX_NODES } from "../graph";
 import { place } from "../state";
 import { visible } from "../words";
 
@@ -73,7 +73,7 @@ export function GraphDrawing({ surface, labels, share, ring, describe, answered,
           ))}
         </p>
       )}
-      {more > 0 && <p class="quiet">The drawing shows the first {MOST_NODES} nodes. {more} more are not drawn.</p>}
+      {more > 0 && <p class="quiet">The drawing shows the first {MAX_NODES} nodes. {more} more are not drawn.</p>}
     </>
   );
 }

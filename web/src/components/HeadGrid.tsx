@@ -83,7 +83,7 @@ export function HeadGrid() {
     choice.value = next;
   };
   // All heads of a type share one scale to make them comparable.
-  const most = own.value ? undefined : Math.max(...names.map((name) => decode(current.attention[name].weights).reduce((top, value) => Math.max(top, value), 0)));
+  const max = own.value ? undefined : Math.max(...names.map((name) => decode(current.attention[name].weights).reduce((top, value) => Math.max(top, value), 0)));
   const rollout = Object.keys(current.rollout ?? {}).find((name) => show(current, { rollout: name }).group === type);
   return (
     <>
@@ -114,7 +114,7 @@ export function HeadGrid() {
                     selected={sameChoice(settled.value, { attention, head })}
                     of={weights}
                     weights={() => (head === null ? mean(weights) : plane(weights, head))}
-                    most={most}
+                    max={max}
                     onSelect={() => choose({ attention, head })}
                   />
                 );

@@ -120,7 +120,7 @@ export function HeatMap({ matrix, colors = matrix, allowed = null, queries, keys
             ? `${visible(queries[inside.row])} → ${visible(keys[inside.column])}: ${isHidden(inside) ? "hidden by the mask" : exact(matrix.values[inside.row * matrix.columns + inside.column])}`
             : "Point at a cell to see its value."}
         </output>
-        <Legend most={largest(colors)} />
+        <Legend max={largest(colors)} />
         {allowed && <span class="legend"><span class="hatched swatch" aria-hidden="true" /> hidden by the mask</span>}
       </div>
     </div>

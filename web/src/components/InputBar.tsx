@@ -2,7 +2,7 @@ import { submit } from "../actions";
 import { directionOf } from "../languages";
 import { count, lengthOf, textProblem } from "../limits";
 import { output, predict } from "../predicting";
-import { alone, answer, asking, asTyped, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
+import { isBaseline, answer, form, translateWhileTyping, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
 import { visible } from "../words";
 import { FileField } from "./FileField";
 import { Glossary } from "./Glossary";
@@ -23,8 +23,8 @@ const verb = () => (translates.value ? "Translate" : inspects.value && continues
 function Count() {
   const limits = details.value?.limits;
   if (!limits) return null;
-  const text = translates.value ? asking.text.value.trim() : asking.text.value;
-  const over = textProblem(asking.text.value, limits) !== "";
+  const text = translates.value ? form.text.value.trim() : form.text.value;
+  const over = textProblem(form.text.value, limits) !== "";
   return (
     <span id="text-limits" class={over ? "problem figures" : "quiet figures"} data-testid="text-limits">
       {lengthOf(text).toLocaleString("en")} of {count(limits.characters, "character")}
@@ -38,7 +38,7 @@ function Examples() {
   const examples = details.value?.examples ?? [];
   if (!examples.length) return null;
   const run = (example: string) => {
-    asking.text.value = example;
+    form.text.value = example;
     void submit();
   };
   return (
@@ -46,7 +46,7 @@ function Examples() {
       <span class="quiet">Examples from the validation data:</span>{" "}
       <span class="chips">
         {examples.map((example, index) => (
-          <button type="button" class="chip" key={index} data-testid={`example-${index}`} aria-pressed={asking.text.value === example} onClick={() => run(example)}>
+          <button type="button" class="chip" key={index} data-testid={`example-${index}`} aria-pressed={form.text.value === example} onClick={() => run(example)}>
             {shortened(example)}
           </button>
         ))}
@@ -122,7 +122,7 @@ function Form() {
         {translates.value && <SearchFields />}
         {translates.value && (
           <label>
-            <input type="checkbox" data-testid="as-typed" checked={asTyped.value} onChange={(event) => (asTyped.value = event.currentTarget.checked)} /> translate while typing
+            <input type="checkbox" data-testid="as-typed" checked={translateWhileTyping.value} onChange={(event) => (translateWhileTyping.value = event.currentTarget.checked)} /> translate while typing
           </label>
         )}
         <Buttons />
@@ -141,9 +141,9 @@ function Waiting() {
   if (offline || inspection.value || output.value || status.translate.value.busy || status.translate.value.problem) return null;
   const model = details.value;
   if (!model) return null;
-  const written = asking.text.value.trim() !== "";
+  const written = form.text.value.trim() !== "";
   const button = continues() ? "Continue" : verb();
-  if (alone.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network. It can predict, but it cannot be inspected. Press Predict.</p>;
+  if (isBaseline.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network. It can predict, but it cannot be inspected. Press Predict.</p>;
   const changed = answer.value !== null && written;
   return (
     <p class="quiet" data-testid="waiting">

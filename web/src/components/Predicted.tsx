@@ -9,8 +9,8 @@ interface Entry {
 }
 
 /** The labels of an output with their probabilities, most probable first; null without probabilities. */
-function ranked(found: object): Entry[] | null {
-  const { probabilities } = found as { probabilities?: unknown };
+function ranked(result: object): Entry[] | null {
+  const { probabilities } = result as { probabilities?: unknown };
   if (typeof probabilities !== "object" || probabilities === null || Array.isArray(probabilities)) return null;
   return Object.entries(probabilities)
     .map(([label, value]) => ({ label, log_probability: Math.log(Number(value)) }))
@@ -18,9 +18,9 @@ function ranked(found: object): Entry[] | null {
 }
 
 /** The values of an output without a text, one per line. */
-function Values({ found }: { found: object }) {
-  const options = ranked(found);
-  const rest = Object.entries(found).filter(([name, value]) => (options === null || name !== "probabilities") && value !== null);
+function Values({ result }: { result: object }) {
+  const options = ranked(result);
+  const rest = Object.entries(result).filter(([name, value]) => (options === null || name !== "probabilities") && value !== null);
   const written = (value: unknown): string => (Array.isArray(value) ? value.map(written).join(", ") : typeof value === "object" && value ? Object.values(value).map(written).join(" ") : String(value));
   return (
     <div data-testid="output">
@@ -49,8 +49,8 @@ export function Predicted() {
         {own}
       </p>
     ) : null;
-  const text = textOf(current.found);
-  if (text === null) return <Values found={current.found as object} />;
+  const text = textOf(current.result);
+  if (text === null) return <Values result={current.result as object} />;
   const continues = text.startsWith(current.input);
   const grows = status.predict.value.busy;
   return (

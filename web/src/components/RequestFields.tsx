@@ -7,7 +7,7 @@ export function RequestFields() {
   if (!fields.length) return null;
   return (
     <div class="controls" role="group" aria-label="Settings of the output" data-testid="request-settings">
-      {fields.map(({ name, type, own, description, least, most }) => (
+      {fields.map(({ name, type, own, description, min, max }) => (
         <label key={name} title={description}>
           {type === "boolean" ? (
             <>
@@ -26,8 +26,8 @@ export function RequestFields() {
                 type="number"
                 data-testid={`set-${name}`}
                 placeholder={own === null ? "off" : String(own)}
-                min={least}
-                max={name === "length" ? (details.value?.limits?.length ?? most) : most}
+                min={min}
+                max={name === "length" ? (details.value?.limits?.length ?? max) : max}
                 step={type === "integer" ? 1 : "any"}
                 value={(settings.value[name] as number | undefined) ?? ""}
                 onInput={(event) => set(name, event.currentTarget.value === "" ? null : Number(event.currentTarget.value))}

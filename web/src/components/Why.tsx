@@ -12,7 +12,7 @@ import { Problem } from "./Problem";
 const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
 
 // Maximum percentage of color behind a text. The text must remain legible.
-const MOST_SHADE = 45;
+const MAX_SHADE = 45;
 
 /** A value with its sign. Influence is in nats, attention is a share. */
 const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
@@ -55,7 +55,7 @@ function Outputs() {
 
 /** One line of the input, each piece shaded by its value. */
 function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][number]; from: number; letters: boolean }) {
-  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   return (
     <p class={`lines answered${letters ? " letters" : ""}`} data-testid={from ? `strip-line-${from}` : "influences"}>
       {line.pieces.map((piece, index) => {
@@ -67,7 +67,7 @@ function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][num
           <span key={index}>
             <span
               class={`influenced${share < 0 ? " against" : ""}${hidden ? " hatched" : ""}`}
-              style={{ "--share": `${Math.round(MOST_SHADE * Math.min(1, Math.abs(share)))}%`, "--rise": 1 + Math.min(1, Math.abs(share)) }}
+              style={{ "--share": `${Math.round(MAX_SHADE * Math.min(1, Math.abs(share)))}%`, "--rise": 1 + Math.min(1, Math.abs(share)) }}
               title={`${visible(piece)}: ${hidden ? "hidden by the mask" : written(of, value)}`}
               data-testid={from ? undefined : `influence-${index}`}
             >
@@ -83,7 +83,7 @@ function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][num
 }
 
 function Scale({ of }: { of: Strip }) {
-  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   if (of.mode !== "influence")
     return (
       <span class="legend figures">
@@ -102,7 +102,7 @@ function Graph({ of }: { of: Strip }) {
   const current = inspection.value!;
   const [surface] = current.surfaces;
   const values = of.mode === "influence" ? of.lines[0].values : null;
-  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   const head = settled.value && "attention" in settled.value ? current.attention[settled.value.attention] : null;
   const weight = (edge: [number, number]) => (head ? edgeWeight(head, shown.value!.matrix, surface.pieces, edge) : null);
   return (
