@@ -137,7 +137,7 @@ def test_the_keyboard_alone_gets_an_answer(task: str, opened: Any, address: str,
     written = page.locator("main").inner_text()
     assert "perplexity" in on(page, "section-answer").inner_text() if task == "language-model" else True
     assert task == "language-model" or "perplexity" not in written.split("Training")[0]
-    answered = written.split("\nTraining\n")[0].split("Enter ")[1]  # neither the form nor the training
+    answered = written.split("\nTraining\n")[0].split("starts a new line.")[1]  # neither the form nor the training
     assert not any(sign in answered for sign in ('{"', '":', "[["))
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
     playwright.expect(on(page, "influence-of")).to_be_visible(timeout=PATIENCE)
