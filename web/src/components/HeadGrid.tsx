@@ -69,17 +69,17 @@ function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
 
 export function HeadGrid() {
   const current = inspection.value!;
-  const picked = useSignal<string | null>(null);
+  const chosenType = useSignal<string | null>(null);
   const measure = useSignal("entropy");
   const sorted = useSignal(false);
   const own = useSignal(false);
   const types = typesOf(current);
-  const type = picked.value && types.includes(picked.value) ? picked.value : shown.value!.group;
+  const type = chosenType.value && types.includes(chosenType.value) ? chosenType.value : shown.value!.group;
   const names = Object.keys(current.attention).filter((name) => groupOf(current.attention[name]) === type);
   const measures = measuresOf(current);
   const by = measures.includes(measure.value) ? measure.value : measures[0];
   const choose = (next: Choice) => {
-    picked.value = type;
+    chosenType.value = type;
     choice.value = next;
   };
   // All heads of a type share one scale to make them comparable.
@@ -96,7 +96,7 @@ export function HeadGrid() {
         own={own.value}
         onOwn={(on) => (own.value = on)}
       />
-      <Tabs label="Type of attention" tabs={types.map((id) => ({ id, title: id }))} current={type} onPick={(id) => (picked.value = id)}>
+      <Tabs label="Type of attention" tabs={types.map((id) => ({ id, title: id }))} current={type} onPick={(id) => (chosenType.value = id)}>
         {groupsOf(current, names, sorted.value ? by : null).map((group) => (
           <div key={group.title}>
             <h3>{group.title}</h3>
