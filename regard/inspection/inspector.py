@@ -48,7 +48,7 @@ class Inspector:
         return "translate" in self.run.task.serves
 
     def is_baseline(self, checkpoint: str | None = None) -> bool:
-        influence: whether to hide each piece in turn, to compute its influence.
+        """Return whether a checkpoint (None: the default) is a baseline without a network; it cannot be inspected."""
         return self.run.is_baseline(checkpoint or self._given)
 
     def inspect(
