@@ -136,8 +136,8 @@ def test_the_frame_has_title_and_source_and_no_black(tmp_path: Path) -> None:
     assert ticks == ["1", "4", "64"], "ticks are not the measured values"
 
 
-def inspection(observation: Observation) -> Inspection:
-    return Inspection.of(observation, {"name": "tiny", "task": "classification", "checkpoint": "best"}, "a fine film")
+MODEL = {"name": "tiny", "task": "classification", "checkpoint": "best"}
+DOCUMENT: dict[str, Any] = {"model": MODEL, "text": "a fine film"}
 
 
 def test_the_picture_is_influence_if_it_is_known_otherwise_attention(tmp_path: Path) -> None:
@@ -146,16 +146,16 @@ def test_the_picture_is_influence_if_it_is_known_otherwise_attention(tmp_path: P
     both = Observation(surface, prediction, maps, influences)
     assert available(both) == ["influence", "attention", "heads"]
     for observation, expected in ((both, "influence"), (both._replace(influences=()), "attention")):
-        assert save_picture(inspection(observation), tmp_path / "a.svg", None, None) == expected
+        assert save_picture(observation, DOCUMENT, tmp_path / "a.svg", None, None) == expected
         svg = (tmp_path / "a.svg").read_text()
         assert "good 90.5 %" in svg and "input: a fine film" in svg and "tiny" in svg and "checkpoint best" in svg
     with pytest.raises(ConfigError, match="graph") as error:
-        save_picture(inspection(both), tmp_path / "b.svg", "graph", None)
+        save_picture(both, DOCUMENT, tmp_path / "b.svg", "graph", None)
     assert error.value.why == "it has influence, attention, heads" and not (tmp_path / "b.svg").exists()
     with pytest.raises(ConfigError, match="format"):
-        save_picture(inspection(both), tmp_path / "b.pdf", None, None)
+        save_picture(both, DOCUMENT, tmp_path / "b.pdf", None, None)
     with pytest.raises(ConfigError) as error:
-        save_picture(inspection(both), tmp_path / "b.svg", "attention", "encoder.7.edges")
+        save_picture(both, DOCUMENT, tmp_path / "b.svg", "attention", "encoder.7.edges")
     assert "encoder.0.edges" in str(error.value.why)
 
 
@@ -163,6 +163,6 @@ def test_music_is_drawn_with_its_filled_gaps(tmp_path: Path) -> None:
     surface = Surface("tokens", ("C3 G3\nC3 ", "___", "\n"))
     observation = Observation((surface,), (Prediction(Site("gap", (1,)), "token", "A4", -1.0),))
     assert available(observation) == ["roll"]
-    inspection(observation).draw(tmp_path / "a.svg")
+    Inspection.of(observation, MODEL, "C3").draw(tmp_path / "a.svg")
     assert ">C4<" in (tmp_path / "a.svg").read_text()
     assert available(Observation((Surface("tokens", ("hello",)),))) == []

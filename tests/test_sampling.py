@@ -23,7 +23,7 @@ from regard.inference.search_model import choice_of
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.batch_search import in_order, search
-from regard.search.choice import Chooser, TokenChoice, choose_tokens
+from regard.search.choice import Chooser, TokenChoice, choice_probabilities, choose_tokens
 from regard.search.draws import Draws
 from regard.search.rows import row_search
 from regard.tasks.language_model.config import GenerateConfig
@@ -196,3 +196,24 @@ def test_draws_that_leave_no_choice_take_the_likeliest(limit: dict[str, float]) 
 
 def test_a_temperature_beyond_all_numbers_draws_evenly() -> None:
     assert set(drawn_from_step(1, temperature=1e300)) == set(ALLOWED)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize(
+    "limits", [{}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.3}, {"top_k": 5, "top_p": 0.8, "min_p": 0.2}]
+)
+def test_the_probabilities_of_a_choice_are_those_of_its_draws(temperature: float, limits: dict[str, Any]) -> None:
+    settings = GenerateConfig(temperature=temperature, **limits)
+    log_p = choice_probabilities(P.log()[None], choice_of(settings), [BEGIN], SUPPRESSED.suppressed)[0]
+    expected = by_hand(temperature=temperature, allowed=[token for token in ALLOWED if token != UNKNOWN], **limits)
+    assert {token: p for token, p in enumerate(log_p.exp().tolist()) if p} == pytest.approx(expected)
+
+
+def test_without_draws_the_most_probable_token_is_certain_and_a_penalty_counts() -> None:
+    def certain(**options: Any) -> list[int]:
+        choice = choice_of(GenerateConfig(temperature=0, **options))
+        log_p = choice_probabilities(P.log()[None], choice, [BEGIN, 7], SUPPRESSED.suppressed)[0]
+        return log_p.exp().nonzero().flatten().tolist()
+
+    assert certain() == [7]
+    assert certain(repetition_penalty=3.0) == [5]

@@ -23,7 +23,7 @@ from few_examples import PROBLEMS  # noqa: E402 - a script of a sibling folder
 
 SIZES = {  # training examples of each run
     "sentiment": 6000, "pairs": 4000, "dna": 2000, "tags": 2000, "graphs": 500, "nodes": 140, "links": 2000,
-    "items": 1000, "gaps": 4000, "characters": 4000, "translation": 12_000, "summaries": 1000,
+    "items": 1000, "gaps": 4000, "characters": 4000, "summaries": 1000,
 }  # fmt: skip
 SHORT, LONG = ("train.minutes=1",), ("train.minutes=6",)  # of each training, and of the translation
 
@@ -34,7 +34,9 @@ def main(folder: Path, data: Path) -> None:
         files.mkdir(parents=True, exist_ok=True)
         problem = PROBLEMS[name](data, 1)
         written = problem.write(files, min(size, len(problem)), 1)
-        train(folder, name, [str(written.train)], (*written.keys, *(LONG if name == "translation" else SHORT)))
+        train(folder, name, [str(written.train)], (*written.keys, *SHORT))
+    sides = [str(data / "multi30k" / f"{part}.{side}") for part in ("train", "val") for side in ("en", "de")]
+    train(folder, "translation", [f"{sides[0]}.gz", f"{sides[1]}.gz", "--valid", *sides[2:]], LONG)
     chorales = data / "jsb-chorales" / "jsb-chorales-quarter.json.gz"
     for part, shifts in (("train", "1"), ("valid", "0")):
         out = ROOT / "data" / "jsb" / f"{part}.jsonl"

@@ -22,6 +22,7 @@ from regard.inspection.selection import (
     attention_strips,
     choose_attention,
     influence_strips,
+    influence_unit,
     visible,
 )
 
@@ -48,7 +49,7 @@ def available(observation: Observation) -> list[Picture]:
 def save_picture(
     observation: Observation, document: Mapping[str, Any], path: Path, picture: Picture | None, head: str | None
 ) -> Picture:
-    """Draw an inspection to a file, and return the kind of the picture.
+    """Draw an observation to a file, and return the kind of the picture.
 
     Args:
         observation: the observation of one input.
@@ -71,8 +72,9 @@ def save_picture(
     if picture == "graph" and head is None:  # the links of a graph show weights between nodes
         head = next((place for place in reversed(observation.maps) if ".edges" in place), None)
     chosen = choose_attention(observation, head)
+    unit = ", ".join(filter(None, influence_unit(observation)))
     drawings: Mapping[Picture, Callable[[Figure], None]] = {
-        "influence": partial(draw_strips, strips=influence_strips(observation), unit="change of log p, nats"),
+        "influence": partial(draw_strips, strips=influence_strips(observation), unit=unit),
         "attention": partial(_draw_attention, observation=observation, chosen=chosen),
         "heads": partial(draw_heads, observation=observation),
         "graph": partial(draw_graph, observation=observation, chosen=chosen),
@@ -92,7 +94,7 @@ def _caption(
     title = f"{picture} · {model.get('name', 'model')}{head}" + (f" · answer: {_cut(answer, 120)}" if answer else "")
     text = _cut(" ".join(visible(document["text"]).split()), 200)
     hidden = {influence.hidden for influence in observation.influences} if picture == "influence" else ()
-    how = "".join(f" · a piece is {sentence}" for sentence in hidden)
+    how = "".join(f" · hidden: {sentence}" for sentence in hidden)
     return Caption(title, f"input: {text} · {model.get('task')}, checkpoint {model.get('checkpoint')}{how}")
 
 

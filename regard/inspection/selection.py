@@ -151,6 +151,12 @@ def influence_strips(observation: Observation) -> list[Strip]:
     ]
 
 
+def influence_unit(observation: Observation) -> tuple[str, str]:
+    """Return the quantity of the influence on the answers, and its unit."""
+    numbers = any(prediction.kind == "number" for prediction in _answering(observation))
+    return ("change of the number", "") if numbers else ("change of log p", "nats")
+
+
 def answer_line(observation: Observation) -> str:
     """Return the answer as one line, such as ``positive 96.4 %``."""
     predictions = _answering(observation)

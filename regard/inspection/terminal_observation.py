@@ -15,6 +15,7 @@ from regard.inspection.selection import (
     attention_strips,
     choose_attention,
     influence_strips,
+    influence_unit,
     percent,
     visible,
 )
@@ -167,10 +168,9 @@ def _scale(name: str, largest: float, outside: float, observation: Observation, 
     mean = f", mean over {pluralize(count, 'prediction')}" if count > 1 else ""
     if name == "influence":
         how = next(influence.hidden for influence in observation.influences)
-        return (
-            f"influence: █ = {largest:.2g} nats: change of the log-probability if the piece is {how}"
-            f"{mean}; - marks a negative one"
-        )
+        quantity, unit = influence_unit(observation)
+        size = f"{largest:.2g} {unit}".rstrip()
+        return f"influence: █ = {size}: {quantity} if a piece is hidden ({how}){mean}; - marks a negative one"
     rest = f"; {outside:.2g} on other symbols" if outside >= 0.005 else ""
     return f"attention: █ = {largest:.2g} of the weight ({chosen.name if chosen else ''}{mean}){rest}"
 

@@ -51,11 +51,11 @@ def described(codecs: SupervisedCodecs, wording: Wording) -> Description:
     fields, kind = tuple(codecs.fields.values()), codecs.answer.kind
     labels = codecs.answer.class_names
     takes = TAKES.get(fields[0].kind, "a text")
+    texts = sum(len(field.columns) for field in fields)
     if codecs.answer.per_position:
         takes = "a sentence, with spaces between its words"
-    elif len(fields) > 1:
-        takes = f"{pluralize(len(fields), 'text')}, separated by tabs"
-    texts = sum(len(field.columns) for field in fields)
+    elif texts > 1 and fields[0].kind == "tokens":
+        takes = f"{pluralize(texts, 'text')}, separated by tabs"
     input = INPUTS.get(fields[0].kind, "a text" if texts == 1 else "two texts" if texts == 2 else "several texts")
     counted = f"one of {pluralize(len(labels), 'label')}: " if len(labels) > MAX_LISTED else ""
     purpose = PURPOSES.get(kind, "").format(input=input, labels=counted + listed(labels, limit=MAX_LISTED))
@@ -69,9 +69,9 @@ def input_form(codecs: SupervisedCodecs) -> InputForm:
     """Return the form of an input, with the known items."""
     fields = tuple(codecs.fields.values())
     columns = [column for field in fields for column in field.columns]
-    if len(columns) > 1:
+    if len(columns) > 1 and fields[0].kind == "tokens":
         names = (f"text {number}" if isinstance(name, int) else name for number, name in enumerate(columns, start=1))
         return InputForm("text", tuple(name.replace("_", " ") for name in names))
     if fields[0].kind == "items":
         return InputForm("items", choices=codecs.answer.class_names[:MAX_CHOICES])
-    return InputForm("json" if fields[0].reads_json else "text")
+    return InputForm("json" if fields[0].kind in ("graph", "frames") else "text")

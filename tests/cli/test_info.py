@@ -110,7 +110,7 @@ def test_training_curves_are_panels_with_every_validation(regard, tiny_run: Tiny
     run, figure = RunFolder.open(tiny_run.path), Figure()
     draw_curves(figure, run)
     curves = {axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
-    assert [*curves][:1] == ["loss"] and [*curves][-1:] == ["learning rate"]
+    assert next(iter(curves)) == "loss" and list(curves)[-1] == "learning rate"
     validations = list(read_validations(run.path / "metrics.jsonl"))
     (validated,) = [line for line in curves["loss"].lines if line.get_label() == "validation"]
     expected = [[validation.step, validation.figures["loss"]] for validation in validations]

@@ -161,7 +161,9 @@ def test_influence_has_its_own_row_and_unit() -> None:
     assert influence_strips(observation)[0].values == (0.0, 2.0, -1.0)
     text = drawn(observation)
     assert "influence        █████ -----" in text
-    assert "█ = 2 nats" in text and "replaced by the unknown piece" in " ".join(text.split())
+    assert "█ = 2 nats: change of log p" in text and "(replaced by the unknown piece)" in " ".join(text.split())
+    number = observation._replace(predictions=(Prediction(Site("whole"), "number", "3.6"),))
+    assert "█ = 2: change of the number" in drawn(number) and "nats" not in drawn(number)
 
 
 def test_hidden_cells_are_marked_and_the_scale_is_printed() -> None:

@@ -20,7 +20,7 @@ from regard.errors import ConfigError
 from regard.inspection.curve_figure import draw_curves
 from regard.inspection.graph_picture import draw_graph
 from regard.inspection.inspector import inspect
-from regard.inspection.pictures import available, draw_heads, draw_strips, save_picture
+from regard.inspection.pictures import available, draw_heads, draw_strips
 from regard.inspection.projection import draw_classes
 from regard.inspection.selection import Strip
 from regard.runs.run_folder import RunFolder
@@ -79,7 +79,7 @@ def test_the_pictures_of_an_input(kind: str, runs: dict[str, Path], browser: Any
             with suppress(ConfigError):
                 inspection = inspect(runs[kind], line, influence=influence)
                 for picture in available(inspection.observation):
-                    save_picture(inspection, tmp_path / "a.svg", picture, None)
+                    inspection.draw(tmp_path / "a.svg", picture)
                     assert svg_faults(browser, (tmp_path / "a.svg").read_text()) == [], picture
                     count += 1
     assert count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,9 @@ import torch
 from torch import nn
 
 from regard.core.observation import Traced
+from regard.core.predictor_interface import interface_of
 from regard.core.task_table import TASKS
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.inspection.inspect_input import PARTS_OF_ALL_TASKS, inspect_input
 from regard.inspection.inspector import Inspector
 from regard.inspection.network_blocks import MAX_BLOCKS
@@ -348,3 +350,55 @@ def test_of_two_hubs_the_neighbors_are_drawn_in_turn() -> None:
     assert surface.pieces[:2] == ("n0", "n1") and len(surface.pieces) == 64
     assert all(hub == surface.ids[node] % 2 for hub, node in surface.edges)
     assert 30 <= sum(hub for hub, _ in surface.edges) <= 32
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind != "translation"])
+def test_the_settings_of_a_request_change_the_output(kind: str) -> None:
+    """The output is the line of ``regard predict``; of a text, the next token has the probabilities of sampling."""
+    case = case_of(kind)
+    predictor: Any = case.predictor
+    interface, line = interface_of(predictor), line_of(kind)
+    if interface.settings is None:
+        pytest.skip("requests of this task have no settings")
+    document = inspect_input(predictor, line, {"name": kind, "task": kind}, settings=interface.settings).document
+    if kind != "language-model":
+        output = interface.predict(predictor.read(line), interface.settings, lambda: False)
+        assert document["output"] == predictor.write(output, json=False)
+        return
+    narrow = interface.settings.model_copy(update={"top_k": 2})
+    chosen = inspect_input(predictor, line, {"name": kind, "task": kind}, settings=narrow).document["next"]
+    best = document["next"][:2]
+    share = sum(math.exp(each["log_probability"]) for each in best)
+    assert [each["label"] for each in chosen] == [each["label"] for each in best]
+    for one, other in zip(chosen, best, strict=True):
+        assert math.exp(one["log_probability"]) == pytest.approx(math.exp(other["log_probability"]) / share)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind not in ("graphs", "translation")])
+def test_an_unknown_part_of_the_input_is_named(kind: str) -> None:
+    predictor: Any = case_of(kind).predictor
+    line = {"links": "n0 ✗", "nodes": "✗", "masked": "the ___ ✗"}.get(kind, "a ✗")
+    try:
+        document = inspect_input(predictor, line, {"name": kind, "task": kind}).document
+    except (ConfigError, DataError) as error:
+        assert "✗" in str(error)
+    else:
+        assert "✗" in document["facts"]["unknown"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind != "translation"])
+def test_the_form_of_an_input_is_readable(kind: str) -> None:
+    """The values of the fields, joined, are a line that the model reads."""
+    predictor: Any = case_of(kind).predictor
+    form, line = interface_of(predictor).form, line_of(kind)
+    if form.kind in ("items", "nodes"):
+        assert {*line.split()} & {*form.choices}
+        assert len(form.boxes) == {"nodes": 1, "links": 2}.get(kind, 0)
+    if form.kind == "gaps":
+        assert form.boxes[0] in line
+    assert (form.kind == "json") == line.startswith("{")
+
+
+def test_two_texts_have_two_boxes() -> None:
+    form = interface_of(case_of("pairs apart").predictor).form
+    assert form.kind == "text" and len(form.boxes) == 2

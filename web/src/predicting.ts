@@ -44,7 +44,7 @@ export function strongestInfluences({ surfaces }: ShownInfluence, count = 3): { 
   const size = (value: number | null) => (value === null ? Infinity : Math.abs(value));
   return surfaces
     .flatMap(({ pieces, values }) => pieces.map((piece, index) => ({ piece, value: values[index] })))
-    .filter(({ value }) => value !== 0)
+    .filter(({ value }) => size(value) >= 0.005) // smaller values are displayed as 0
     .sort((one, other) => size(other.value) - size(one.value))
     .slice(0, count);
 }

@@ -57,7 +57,7 @@ export function GraphDrawing({ surface, labels, share, ring, describe, answered,
               <title>{describe(node)}</title>
               {size !== null && Math.abs(size) > 0.02 && <circle class={size < 0 ? "ring against" : "ring"} cx={x} cy={y} r={11 + 4 * Math.abs(size)} stroke-width={8 * Math.abs(size)} />}
               <circle cx={x} cy={y} r={node === surface.center ? 12 : 9} class="dot" style={label === null ? undefined : { "--hue": hues.get(label) }} />
-              <text x={x} y={y + 24}>
+              <text x={x} y={y + (size !== null && Math.abs(size) > 0.02 ? 34 : 24)}>
                 {visible(surface.pieces[node].length > 14 ? `${surface.pieces[node].slice(0, 13)}…` : surface.pieces[node])}
               </text>
             </g>

@@ -17,6 +17,8 @@ import { CheckpointPicker, ModelPicker, SearchFields } from "./Settings";
 
 /** Whether the model continues a text. If so, this is its main action. */
 const continues = () => details.value?.streams === true;
+/** Whether inputs are names, which fit on one line. */
+const hasNames = () => details.value?.input?.kind === "nodes" || details.value?.input?.kind === "items";
 const verb = () => (translates.value ? "Translate" : inspects.value && continues() ? "Inspect" : "Predict");
 
 /** The number of characters of the input, with the limits of the server. */
@@ -127,7 +129,8 @@ function Form() {
         )}
         <Buttons />
         <span id="text-keys" class="quiet">
-          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}, Shift+Enter starts a new line.
+          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}
+          {hasNames() ? "." : ", Shift+Enter starts a new line."}
         </span>
         <Count />
       </div>

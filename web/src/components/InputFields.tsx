@@ -145,6 +145,11 @@ function Names({ choices, label, max, send }: { choices: string[]; label: string
         onBlur={() => draft.value.trim() && add()}
       />
       <Choices id={list} choices={choices} />
+      {names.length > 0 && (
+        <button type="button" class="plain" data-testid="clear-names" onClick={() => write([])}>
+          Clear
+        </button>
+      )}
     </div>
   );
 }
