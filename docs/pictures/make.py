@@ -116,6 +116,7 @@ def ladder(page: Any) -> None:
 
 def cell(page: Any) -> None:
     translate(page, LADDER)
+    page.locator("[data-testid^='head-decoder'][data-testid$='-0']").first.evaluate("element => element.click()")
     heat_map = page.get_by_test_id("heatmap").first
     heat_map.focus()
     for key in ("ArrowDown", "ArrowRight", "Enter"):

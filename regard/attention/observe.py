@@ -56,11 +56,11 @@ def attention_maps(
     """Return the attention weights of a network over one sequence, for an observation.
 
     Args:
-        calls: by the names of ``observe``.
+        calls: the calls, by the names of ``observe``.
         query: the positions of the sequence, without its padding.
-        key: the same.
+        key: the positions that are attended to, without padding.
         row: the row of the batch.
-        side: prefix for names that do not state a side of the network.
+        side: prefix for names without a side of the network.
     """
     queries, keys = slice(len(query.labels)), slice(len(key.labels))
     return tuple(

@@ -33,7 +33,7 @@ class AttentionCall(NamedTuple):
         return later._replace(query=query, weights=torch.cat([self.weights, later.weights], 2))
 
     def allowed(self, row: int = 0) -> Tensor:
-        """Return, as (query, key), whether the mask lets a query of one row of the batch see a key."""
+        """Return (query, key): whether the mask allows a query to attend to a key, for one row of the batch."""
         queries, keys = self.weights.shape[2:]
         return self.bound.dense()[row, :queries, :keys].expand(queries, keys)
 
@@ -75,7 +75,7 @@ class AttentionSource(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The name of the mechanism in a config; ``other`` for one that configs do not name."""
+        """The name of the mechanism in a config; ``other`` for mechanisms without such a name."""
         return NAMES.get(type(self.call.mechanism), "other")
 
     def terms(self) -> WeightTerms:

@@ -1,8 +1,8 @@
 """The frame of all figures (PNG and SVG), drawn by matplotlib (the extra ``plot``).
 
-A figure has a title, named axes and a line with its source. The ground is transparent and text is gray, legible on
-light and dark pages. Equal numbers give equal bytes: no dates, fixed identifiers. Text in an SVG stays text, which
-keeps the file small.
+A figure has a title, named axes and a line with its source. The background is transparent and text is gray, legible
+on light and dark pages. Equal data give equal bytes: no dates, fixed identifiers. Text in an SVG remains text, to keep
+the file small.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _add_caption(figure: Figure, caption: Caption) -> None:
 
 
 def _finish(figure: Figure) -> None:
-    """Set markers of the series and ticks of the logarithmic axes, as a second step after all series are drawn."""
+    """Set the markers of the series and the ticks of logarithmic axes, after all series are drawn."""
     for axes in figure.axes:
         axes.minorticks_off()  # minor ticks of a logarithmic axis would dominate the file size
         _set_markers(axes)
@@ -136,7 +136,7 @@ def _finish(figure: Figure) -> None:
 
 
 def _set_markers(axes: Axes) -> None:
-    """Give the series after the first 7 another marker, if they have markers; the legend is drawn again."""
+    """Change the markers of the series after the first 7, if they have markers."""
     series = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     for number, line in enumerate(series[len(COLORS) :], start=len(COLORS)):
         if line.get_marker() not in ("None", "", " ", None):

@@ -16,7 +16,7 @@ MAX_NUMBERED = 25  # rows of a square with numbers in its cells
 
 
 def draw_counts(figure: Figure, table: MetricTable, *, by_size: bool = False) -> None:
-    """Draw a square of counts, each row colored by its shares, next to a bar for the size of each row.
+    """Draw a matrix of counts, colored by the shares of each row, next to a bar for the size of each row.
 
     Args:
         figure: an empty figure.

@@ -23,7 +23,7 @@ SiteKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
 
 
 class Surface(NamedTuple):
-    """One sequence or graph that a model reads or writes, as the pieces that it sees.
+    """One sequence or graph that a model reads or writes, as pieces.
 
     Attributes:
         kind: the type of its pieces.
@@ -32,8 +32,8 @@ class Surface(NamedTuple):
         spelled: the words.
         ids: the id of each piece in the vocabulary, or the number of each node; empty if not used.
         separator: text between the pieces.
-        edges: of a graph, the indices of both nodes.
-        center: of a graph, the index of the node of the prediction.
+        edges: for a graph, the indices of both nodes of each edge.
+        center: for a graph, the index of the predicted node.
     """
 
     kind: SurfaceKind
@@ -203,7 +203,7 @@ class Traced(Protocol):
 
 
 def with_attributes(predictor: Shared, *cached: str, **changed: Any) -> Shared:
-    """Return a copy of a predictor that shares all attributes but those ``changed``, without the ``cached`` ones."""
+    """Return a copy of a predictor with ``changed`` attributes, without the ``cached`` ones. Others are shared."""
     other = copy.copy(predictor)
     vars(other).update(changed)
     for name in cached:
@@ -224,7 +224,7 @@ class Continues(Protocol):
     """A predictor that continues a text token by token."""
 
     def next_tokens(self, prompt: str, request: Any) -> tuple[Alternative, ...]:
-        """Return the most probable next tokens as they are sampled under the settings of a request, best first."""
+        """Return the most probable next tokens under the sampling settings of a request, best first."""
 
 
 def require_observation(observation: object) -> Observation:

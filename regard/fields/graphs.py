@@ -29,7 +29,7 @@ class Graphs(FieldBase):
     Args:
         columns: the column of the graph.
         directed: whether only the first node of an edge attends to the second.
-        degrees: the largest number of neighbors that is distinguished; 0 omits degrees.
+        degrees: the maximum degree, higher degrees are equal to it; 0 omits degrees.
         walks: adds the return probabilities of walks of 2 … ``walks`` steps; 0 omits them.
         noise: number of columns of standard normal noise, drawn at each visit.
         layer: heads and width of a layer, and whether all nodes attend to each other, for ``cost``.

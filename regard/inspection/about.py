@@ -1,4 +1,4 @@
-"""A plain sentence or two about a model: its purpose, and its quality on validation data next to its baseline."""
+"""One or two sentences about a model: its purpose, and its validation metric compared with its baseline."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BASELINES = {  # of figures of models that ignore their inputs, or all but one w
 
 
 def about(run: RunFolder, purpose: str, curves: Sequence[Mapping[str, Any]]) -> str:
-    """Return what a model is for and how good it is, as sentences; unknown parts are left out.
+    """Return sentences on the purpose and the quality of a model. Unknown parts are omitted.
 
     Args:
         run: the run of the model.
-        purpose: that of its predictor (``PredictorInterface.purpose``); of translation, the languages are known.
-        curves: the curves of its training, with figures by step (``run_history.training_curves``).
+        purpose: the purpose of its predictor (``PredictorInterface.purpose``); translation adds the languages.
+        curves: the training curves, with metrics by step (``run_history.training_curves``).
     """
     if "translate" in run.task.serves:
         purpose = _translation(*run.config.languages)
@@ -41,7 +41,7 @@ def _translation(source: str | None, target: str | None) -> str:
 
 
 def _quality(run: RunFolder, curves: Sequence[Mapping[str, Any]]) -> str:
-    """Return the main figure of the model on the validation data, and that of its baseline."""
+    """Return the main validation metric of the model and of its baseline."""
     weight = read_examples(run).validation
     data = "the validation data" if weight is None else _counted(run.task.unit, weight)
     compared = read_comparison(run.path)
@@ -56,7 +56,7 @@ def _quality(run: RunFolder, curves: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _validated(run: RunFolder, curves: Sequence[Mapping[str, Any]], data: str) -> str:
-    """Return the main figure of the best checkpoint, with that of a model that ignores its inputs."""
+    """Return the main metric of the best checkpoint, and that of a model that ignores its inputs."""
     best = checkpoint.read_best(run.checkpoints)
     if best is None:
         return ""
@@ -75,7 +75,7 @@ def _validated(run: RunFolder, curves: Sequence[Mapping[str, Any]], data: str) -
 
 
 def _main_metric(run: RunFolder, figures: Collection[str]) -> str | None:
-    """Return the first metric of the task that has a figure, or else the first figure; None without one."""
+    """Return the first metric of the task that was measured, otherwise the first measured one, or None."""
     return next((name for name in (*run.task.metrics, *figures) if name in figures), None)
 
 

@@ -1,4 +1,4 @@
-"""Parts of a document that follow from its attention maps: rollout, and the terms of the weights."""
+"""Parts of a document that are computed from its attention maps: rollout, and the terms of the weights."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from regard.inspection.observation_document import encode_floats
 
 
 def rollouts(maps: Sequence[AttentionMap]) -> dict[str, Any]:
-    """Return the attention rollout of the layers of a side, as ``encoder``, or ``decoder`` of a model without encoder.
+    """Return the attention rollout of ``encoder``, or of ``decoder`` for a model without an encoder.
 
-    Then, multiplied by it, ``source``: the decoder's mean cross-attention, or ``pooling``: the pooling weights. {} if
-    the layers do not attend to one sequence of their own, as for two texts or the neighbors of a node.
+    Also return ``source``, the decoder's mean cross-attention times that rollout, or ``pooling``, the pooling weights
+    times it. {} if the layers attend to several sequences, as for two texts or the neighbors of a node.
     """
     own = [attention for attention in maps if attention.layer is not None and not attention.part.endswith("source")]
     sides = {attention.side for attention in own}
@@ -47,7 +47,7 @@ def _mean(tables: Sequence[AttentionMap]) -> Tensor:
 
 
 def vectors(maps: Sequence[AttentionMap]) -> dict[str, Any]:
-    """Return the terms of the energies of each attention by place, with encoded tensors."""
+    """Return the terms of the energies of each attention, by its name, with encoded tensors."""
     return {attention.place: _encoded(attention.source.terms()) for attention in maps if attention.source is not None}
 
 

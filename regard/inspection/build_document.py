@@ -1,6 +1,6 @@
-"""Inspection of one sentence that is translated: decoded fast, then passed once through the reference path.
+"""Inspection of one sentence of a translation: decode it, then pass it once through the reference path.
 
-Ablation and the logit lens pass it again, through a network without a head, or without its last layers.
+Ablation and the logit lens run more passes, without one head or without the last layers.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class SearchOptions(NamedTuple):
     """Options of the inspection of an input whose output a search finds.
 
     Attributes:
-        settings: the search; the model's unless given. Sampling is replaced by beam search.
+        settings: the search, by default that of the model. Sampling is replaced by beam search.
         force: ids of the pieces that the output must begin with.
         candidate: index of the n-best output to inspect, 0 the best.
-        include: costly parts, those of ``inspect_input.inspect_input`` and ``beam``, the tree of the search.
+        include: expensive parts: those of ``inspect_input.inspect_input``, and ``beam``, the tree of the search.
         sentence: index of the sentence to inspect, 0 the first.
     """
 
@@ -62,7 +62,7 @@ def inspect_text(
     aligner: Aligner | None = None,
     model: Mapping[str, str | None] | None = None,
 ) -> Inspection:
-    """Translate one sentence of a text, pass the pair through the reference path once, and record everything.
+    """Translate one sentence of a text, and record one pass of source and target through the reference path.
 
     Args:
         translator: the model.
@@ -100,7 +100,7 @@ def inspect_text(
 def _search(
     translator: Translator, seen: ObservedSentence, settings: SearchConfig, options: SearchOptions
 ) -> dict[str, Any]:
-    """Return the settings of the search, its outputs, and the one that is inspected."""
+    """Return the settings of the search, its outputs, and the inspected output."""
     return {
         "settings": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
         "forced": len(options.force),
@@ -139,7 +139,7 @@ def _observation(translator: Translator, seen: ObservedSentence, text: str) -> O
 def _influences(
     translator: Translator, seen: ObservedSentence, predictions: Sequence[Prediction]
 ) -> tuple[Influence, ...]:
-    """Return the influence of each source piece on each target piece, given those before it."""
+    """Return the influence of each source piece on each target piece, given the previous target pieces."""
     source, steps = seen.source, range(len(seen.outputs))
     hidden = [[*source[:place], UNKNOWN, *source[place + 1 :]] for place in range(len(source))]
 

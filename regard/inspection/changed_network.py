@@ -1,4 +1,4 @@
-"""Predictions of a network that is changed: without one head, or with only its first layers."""
+"""Predictions of a changed network: without one head, or with only its first layers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Scores = Callable[[int], Tensor]  # (number of equal rows) → (rows,) the score
 def head_changes(
     network: nn.Module, maps: Sequence[AttentionMap], scores: Scores, *, at_once: int = 1
 ) -> dict[str, list[float]]:
-    """Return the change of the score if the context of a head is 0, by place and for each head.
+    """Return, for each attention and head, the change of the score if the context of the head is set to 0.
 
     A score is a log-probability in nats, or a number; a change is negative if the head helped. See Michel et al. 2019,
     "Are sixteen heads really better than one?", §2.3, for one input.
 
     Args:
         network: the network that ``scores`` uses.
-        maps: the attention; a place without a source is left out.
-        scores: computes the score of equal rows. In row r, the context of the r-th head of a group is 0.
-        at_once: the number of heads of a group.
+        maps: the attention maps; maps without a source are omitted.
+        scores: computes the score of equal rows. In row r, the context of the r-th head of a group is set to 0.
+        at_once: the number of heads in a group.
     """
     named, changes, whole = mechanisms(network), dict[str, list[float]](), float(scores(1)[0])
     by_name: dict[str, list[float]] = {}
@@ -49,13 +49,13 @@ def head_changes(
 
 
 def _name_in(named: Mapping[str, Mechanism], name: str) -> str | None:
-    """Return the name of an attention in the whole network; ``name`` may be that in a part of it."""
+    """Return the name of an attention in the whole network; ``name`` can be its name in a part of the network."""
     return next((whole for whole in named if whole == name or whole.endswith(f".{name}")), None)
 
 
 @contextmanager
 def _without(mechanism: Mechanism, group: Sequence[int], heads: int) -> Iterator[None]:
-    """Set the context of the r-th head of ``group`` to 0 in row r of each batch inside the block; of one, in all."""
+    """Inside the block, set the context of the r-th head of ``group`` to 0 in row r; a single head, in all rows."""
 
     def hook(module: nn.Module, positional: Any, attended: Attended) -> Attended:
         factor = 1 - torch.eye(heads, dtype=attended.context.dtype, device=attended.context.device)[list(group)]
@@ -71,11 +71,11 @@ def _without(mechanism: Mechanism, group: Sequence[int], heads: int) -> Iterator
 def logit_lens(network: nn.Module, predict: Callable[[], Sequence[Prediction]]) -> dict[str, Any] | None:
     """Return the best label of each prediction after each layer; None for a network without residual layers.
 
-    The last norm, the pooling and the output read the state after that layer, and the later layers are left out. The
+    The last norm, the pooling and the output layer read the state after that layer; later layers are skipped. The
     last row is the whole network. See nostalgebraist 2020, "Interpreting GPT: the logit lens".
 
     Args:
-        network: the network that ``predict`` uses. Of an encoder and a decoder, the decoder's layers are left out.
+        network: the network that ``predict`` uses. With an encoder and a decoder, layers of the decoder are skipped.
         predict: returns the predictions.
     """
     layers = _residual_layers(network)
@@ -116,7 +116,7 @@ def _skipped(layer: nn.Module) -> Iterator[None]:
 
 
 def _best(prediction: Prediction) -> dict[str, Any]:
-    """Return the most probable label, which a prediction after a piece need not have."""
+    """Return the most probable label. The label of a prediction after a piece can be a different one."""
     if prediction.alternatives:
         best = prediction.alternatives[0]
         return {"label": best.label, "log_probability": finite(best.log_probability)}

@@ -30,7 +30,7 @@ def surface(tokenizer: Tokenizer, ids: list[int]) -> Surface:
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[str]]:
     """Return the word index of each piece, and the words' spellings; special pieces are separate words.
 
-    A piece belongs to the last word of the text up to it, for every tokenizer.
+    A piece belongs to the last word of the text that ends with this piece, for every tokenizer.
     """
     numbers: list[int] = []
     spelled: list[str] = []
@@ -74,7 +74,7 @@ def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> 
 def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -> dict[str, Any]:
     """Return links of the first ``rows`` target pieces to source pieces, with the weights of the aligner's head.
 
-    If the aligner reads one step late and the output did not end, the last piece is read from the query after it.
+    If the aligner reads one step late and the output did not end, the last piece uses the query after it.
     """
     weights = aligner.weights({name: look.weights[0].cpu() for name, look in looks.items()})[:rows]
     value, source = weights[:, : max(weights.shape[1] - 1, 1)].max(-1)  # without the source's end symbol

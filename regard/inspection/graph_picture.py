@@ -1,4 +1,4 @@
-"""A graph as nodes and links: the width of a link is the attention weight of its nodes."""
+"""A drawing of a graph: the width of a link is the attention weight between its nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def layout(nodes: int, edges: Sequence[tuple[int, int]], center: int | None = No
 
 
 def draw_graph(figure: Figure, observation: Observation, chosen: ChosenAttention | None) -> None:
-    """Draw a graph; its links are as wide as the attention along them, and its nodes ringed by their influence.
+    """Draw a graph. The width of a link is its attention weight; the ring of a node is its influence.
 
     Raises:
         ConfigError: if the graph has more than ``MAX_NODES`` nodes.
@@ -88,7 +88,7 @@ def draw_graph(figure: Figure, observation: Observation, chosen: ChosenAttention
 
 
 def _away(points: Points, edges: Sequence[tuple[int, int]], node: int) -> tuple[float, float]:
-    """Return the direction, of length 1, in the middle of the widest gap between the links of a node."""
+    """Return the unit vector that points to the middle of the widest gap between the links of a node."""
     linked = {second if first == node else first for first, second in edges if node in (first, second)} - {node}
     if not linked:
         return 0.0, 1.0

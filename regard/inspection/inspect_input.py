@@ -1,4 +1,4 @@
-"""Inspection of one input of a model of any task without a search."""
+"""Inspection of one input, for every task without a search."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def inspect_input(
         predictor: of the model.
         text: a line, as ``predictor.read`` parses it.
         model: name, task and checkpoint, copied into the document.
-        include: costly parts: ``ablation`` (one pass per head), ``influence`` (one pass per piece), ``lens`` (one pass
-            per layer), ``vectors`` (queries, keys and values, which are large).
-        settings: of a request, for the part ``output``, the readable output, or ``next``, the next token as sampled.
+        include: expensive parts: ``ablation`` (one pass per head), ``influence`` (one pass per piece), ``lens`` (one
+            pass per layer), ``vectors`` (queries, keys and values, which are large).
+        settings: settings of a request; they add ``output``, the readable output, or ``next``, the next tokens.
 
     Raises:
-        ConfigError: the predictor cannot be inspected, or the input cannot be shown.
+        ConfigError: if the predictor or the input cannot be inspected.
     """
     if not isinstance(predictor, Observes):
         raise ConfigError(
@@ -72,7 +72,7 @@ def inspect_input(
 
 
 def _changed(traced: Any, input: Any, observation: Observation, include: Collection[Part]) -> dict[str, Any]:
-    """Return the parts for which the network is changed."""
+    """Return the parts that require a changed network."""
     parts: dict[str, Any] = {}
 
     def scores(rows: int) -> Tensor:
@@ -86,7 +86,7 @@ def _changed(traced: Any, input: Any, observation: Observation, include: Collect
 
 
 def _output(predictor: Any, input: Any, settings: BaseModel) -> dict[str, Any]:
-    """Return the output with the settings of a request; of a text, the distribution of its next token."""
+    """Return the output under the settings of a request; for a language model, the next-token distribution."""
     if isinstance(predictor, Continues):
         return {"next": alternatives(predictor.next_tokens(input, settings))}
     output = interface_of(predictor).predict(input, settings, lambda: False)

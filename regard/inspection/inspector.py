@@ -31,8 +31,8 @@ class Inspector:
     Args:
         run: the run.
         name: the name of the model.
-        open: makes the predictor of a checkpoint; for None that of ``checkpoint``, otherwise of the run's choice.
-        checkpoint: the default one.
+        open: creates the predictor of a checkpoint; for None, that of ``checkpoint`` or the default of the run.
+        checkpoint: the default checkpoint.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Inspector:
 
     @property
     def translates(self) -> bool:
-        """Return whether a search finds the outputs, for one sentence of the input at a time."""
+        """Return whether the model translates: outputs are found by a search, sentence by sentence."""
         return "translate" in self.run.task.serves
 
     def is_baseline(self, checkpoint: str | None = None) -> bool:
-        """Return whether a checkpoint (None: the default one) is the baseline alone, which cannot be inspected."""
+        """Return whether a checkpoint (None: the default) is a baseline without a network; it cannot be inspected."""
         return self.run.is_baseline(checkpoint or self._given)
 
     def inspect(
@@ -64,16 +64,16 @@ class Inspector:
         """Inspect one input.
 
         Args:
-            text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
-            options: of the search of a translation model.
+            text: a line, as ``regard predict`` reads it; for a translation model, one or more sentences.
+            options: search options of a translation model.
             checkpoint: None: the default one.
-            influence: whether to hide each piece of the input in turn: batches of up to 256 inputs.
-            include: costly parts of the document; those of ``options``, too.
-            settings: of a request, for the output of a model without a search (``inspect_input``).
+            influence: whether to compute the influence of each piece, in batches of up to 256 inputs.
+            include: expensive parts of the document, in addition to those of ``options``.
+            settings: settings of a request, for models without a search (``inspect_input``).
 
         Raises:
-            ConfigError: the predictor cannot be inspected, the input cannot be shown, or the model has no search for
-                ``options``.
+            ConfigError: if the predictor or the input cannot be inspected, or ``options`` are given for a model without
+                a search.
         """
         if (options is not None or "beam" in include) and not self.translates:
             raise ConfigError(
@@ -101,14 +101,14 @@ class Inspector:
 
     @cached_property
     def checkpoint(self) -> str:
-        """The name of the checkpoint that is inspected unless another is named."""
+        """The name of the default checkpoint."""
         return chosen_checkpoint(self.run, self._given)
 
     @property
     def aligner(self) -> Aligner | None:
-        """The attention of the default checkpoint that aligns the words of two languages best, or None.
+        """The attention of the default checkpoint that aligns source and target words best, or None.
 
-        Measured once, in some seconds.
+        It is measured once, which takes a few seconds.
         """
         if not self.translates or self.is_baseline():
             return None
@@ -153,16 +153,16 @@ def inspect(
 
     Args:
         path: the run folder.
-        text: one input as a line; for translation one or more sentences, all of which the document lists.
-        checkpoint: ``average``, ``best``, ``last`` or a step; None: the run's choice.
+        text: one input as a line; for translation, one or more sentences.
+        checkpoint: ``average``, ``best``, ``last`` or a step; None: the default of the run.
         device: torch device; None: a GPU if available.
-        engine: of decoding (see Translator).
+        engine: the decoding engine (see Translator).
         include: expensive parts of the document; None: all but the influence.
         sentence: index of the sentence to inspect, from 0.
-        influence: whether to hide each piece of the input in turn, to measure its effect on the prediction.
+        influence: whether to compute the influence of each piece by hiding it.
 
     Raises:
-        ConfigError: the input cannot be shown, or the task does not have an option.
+        ConfigError: if the input cannot be inspected, or an option does not apply to the task.
     """
     run = RunFolder.open(Path(path))
     opening: dict[str, Any] = {} if engine is None else {"engine": engine}

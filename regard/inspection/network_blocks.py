@@ -55,7 +55,7 @@ def network_blocks(network: nn.Module, shapes: Shapes, maps: Sequence[AttentionM
     Args:
         network: the network.
         shapes: the shapes of its outputs, from ``recorded_shapes``.
-        maps: the attention maps; ``attention`` is the place of the first one of a block, or null.
+        maps: the attention maps; ``attention`` is the name of the first map of a block, or null.
     """
     modules = dict(network.named_modules())
     place_of: dict[str, str] = {}

@@ -18,8 +18,8 @@ def observation_document(observation: Observation, model: Mapping[str, Any], tex
     """Return the document of an observation. A log probability of −∞ is null.
 
     Args:
-        observation: of an input.
-        model: the name, task and checkpoint of the model, and perhaps its languages.
+        observation: the observation of an input.
+        model: the name, task, checkpoint and, for translation, languages of the model.
         text: the input as a line.
     """
     return {
@@ -39,7 +39,7 @@ def observation_document(observation: Observation, model: Mapping[str, Any], tex
 
 
 def kind_of(place: str) -> Kind | None:
-    """Return how the measures of heads read the attention of a place; None where positions have no order."""
+    """Return the type of an attention for the measures of heads; None if its positions have no order."""
     names = place.split(".")
     if "source" in names:
         return "source"

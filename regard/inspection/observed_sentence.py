@@ -38,7 +38,7 @@ class ObservedSentence(NamedTuple):
 
     @property
     def outputs(self) -> list[int]:
-        """Ids of the inspected output, with the end symbol where it ended."""
+        """Ids of the inspected output, with the end symbol if it ended."""
         return _outputs(self.best)
 
 
@@ -49,7 +49,7 @@ def beam_settings(settings: SearchConfig) -> SearchConfig:
 
 
 def sentences_of(text: str, language: str | None, *, whole: bool = False) -> list[str]:
-    """Return the sentences of a text as a server splits them, or the whole. Raises ConfigError for a blank text."""
+    """Return the sentences of a text as a server splits them. Raises ConfigError for a blank text."""
     split = whole_text(text) if whole else split_sentences(text, language)
     sentences = split.sentences or ([text.strip()] if text.strip() else [])
     if not sentences:
@@ -135,7 +135,7 @@ def _observe(translator: Translator, source: list[int], best: Hypothesis) -> tup
 
 
 def _cut(look: AttentionCall, name: str, rows: int) -> AttentionCall:
-    """Return the call without the query of an end symbol that was not reached."""
+    """Return the call without the query of the end symbol, if the output did not end."""
     if name.startswith("encoder"):
         return look
     if name.endswith("source"):

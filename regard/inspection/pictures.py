@@ -53,14 +53,14 @@ def save_picture(
     """Draw an observation to a file, and return the kind of the picture.
 
     Args:
-        observation: of one input.
-        document: its document, which has the ``text`` and the ``model``.
+        observation: the observation of one input.
+        document: the document of the same input, for its model and text.
         path: the file; it ends in ``.svg`` or ``.png``.
-        picture: the kind; None for the influence of each piece if it is known, otherwise the attention.
+        picture: the kind; None for the influence of each piece if it was computed, otherwise the attention.
         head: the layer, or LAYER:N for one head; None for the pooling, otherwise the mean of the last layer.
 
     Raises:
-        ConfigError: if the model does not have such a picture, or matplotlib is not installed.
+        ConfigError: if the inspection does not have this picture, or matplotlib is not installed.
     """
     if path.suffix not in (".svg", ".png"):
         raise ConfigError(f"the format of {path.name} is unknown", where="--svg", help="end it in .svg or .png")
@@ -135,7 +135,7 @@ def draw_strips(figure: Figure, strips: Sequence[Strip], unit: str) -> None:
 
 
 def _draw_attention(figure: Figure, observation: Observation, chosen: ChosenAttention | None) -> None:
-    """Draw the heat map of the weights; for one query, such as a pooling, a bar for each key."""
+    """Draw the weights as a heat map; for a single query, as in a pooling, as a bar for each key."""
     assert chosen is not None  # the picture is available only with an attention
     if len(chosen.weights) == 1:
         draw_strips(figure, attention_strips(observation, chosen), "attention weight")
@@ -162,7 +162,7 @@ def draw_heat_map(figure: Figure, chosen: ChosenAttention) -> None:
 
 
 def _hatch(axes: Axes, chosen: ChosenAttention) -> None:
-    """Hatch the pairs that the mask forbids, as one rectangle for each run of them in a row."""
+    """Hatch the pairs that the mask forbids: one rectangle for each run of masked pairs in a row."""
     from matplotlib.patches import Rectangle
 
     allowed = chosen.attention.allowed
@@ -208,7 +208,7 @@ def _draw_roll(figure: Figure, observation: Observation) -> None:
 
 
 def _frames(observation: Observation) -> list[Frame]:
-    """Return the frames of a text of pitches, with filled gaps; [] if the input is another text."""
+    """Return the frames of a text of pitches, with filled gaps; [] if the input is not music."""
     if not observation.surfaces:
         return []
     surface = observation.surfaces[0]

@@ -37,8 +37,8 @@ def describe_run(
     Args:
         run: the run.
         name: the name of the model.
-        checkpoint: the one inspected by default.
-        interface: that of its predictor, for the purpose and the classes of the model; None: not loaded.
+        checkpoint: the default checkpoint.
+        interface: the interface of its predictor, for purpose and classes; None if it is not loaded.
     """
     config, plan = run.config, run.read_plan()
     parts = [["model", config.summary]]
@@ -73,7 +73,7 @@ def describe_run(
 
 
 def _with_baseline(curve: dict[str, Any], metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return a validation curve with the name of the metric of a model without inputs, if it is a curve, too."""
+    """Return a validation curve, with the name of its baseline metric if that metric has a curve."""
     metric = metrics.get(curve["name"].removeprefix("validation "))
     return curve | ({"baseline": metric.baseline} if metric is not None and isinstance(metric.baseline, str) else {})
 
@@ -95,7 +95,7 @@ def weight_digests(run: RunFolder) -> dict[str, str]:
 
 
 def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
-    """Return the name of checkpoint ``which``, or of the run's choice, for ``--checkpoint``."""
+    """Return the name of checkpoint ``which``, or of the default of the run, for ``--checkpoint``."""
     chosen = run.selected(which)
     return chosen.name if chosen.name in ("average", "best", BASELINE) else str(chosen.steps[-1])
 

@@ -52,7 +52,7 @@ class Strip(NamedTuple):
     Attributes:
         labels: the pieces.
         values: the value of each piece; None where no value exists.
-        outside: the sum of the weights on symbols that are no pieces, such as ``<s>``.
+        outside: the sum of the weights on special symbols, such as ``<s>``.
     """
 
     labels: tuple[str, ...]
@@ -61,7 +61,7 @@ class Strip(NamedTuple):
 
 
 def visible(label: str) -> str:
-    """Return a label that is safe to print, with visible blanks at its ends."""
+    """Return a label that is safe to print. Blanks at its ends are made visible."""
     start, end = len(label) - len(label.lstrip(" ")), len(label.rstrip(" "))
     inner = (sign if sign == " " else _visible(sign) for sign in label[start:end])
     return "".join([*map(_visible, label[:start]), *inner, *map(_visible, label[max(start, end) :])]) or "␀"
@@ -74,8 +74,8 @@ def _visible(sign: str) -> str:
 def choose_attention(observation: Observation, head: str | None = None) -> ChosenAttention | None:
     """Return the attention of ``head`` (LAYER or LAYER:N).
 
-    The default is the mean of the pooling, which the answer is computed from, otherwise of the last layer; None if the
-    model has no attention. Raises ConfigError for an unknown layer or head.
+    The default is the mean of the pooling, from which the answer is computed, otherwise the mean of the last layer;
+    None if the model has no attention. Raises ConfigError for an unknown layer or head.
     """
     maps = observation.maps
     if head is None:
@@ -99,8 +99,8 @@ def choose_attention(observation: Observation, head: str | None = None) -> Chose
 def answers(observation: Observation) -> list[int]:
     """Return the indices of the predictions that answer the input.
 
-    These are the tags of all pieces, the words of all gaps, or the tokens of an output. A text is answered after its
-    last piece, and everything else by the first prediction.
+    These are the tags of all pieces, the words of all gaps, or the tokens of an output. The answer to a continued text
+    is the prediction after its last piece. For other inputs it is the first prediction.
     """
     predictions = observation.predictions
     if not predictions:
@@ -114,9 +114,9 @@ def answers(observation: Observation) -> list[int]:
 
 
 def attention_strips(observation: Observation, chosen: ChosenAttention) -> list[Strip]:
-    """Return the weights in the rows of the answers, averaged: of the pieces of each surface.
+    """Return the weights on the pieces of each surface, averaged over the rows of the answers.
 
-    If the keys are no pieces, such as the words of a text between gaps, the strip has the keys themselves.
+    If the keys are not pieces, as in a text with gaps, the strip contains the keys.
     """
     attention, surfaces = chosen.attention, observation.surfaces
     rows = {_row(prediction, attention, surfaces) for prediction in _answering(observation)} - {None}
@@ -136,7 +136,7 @@ def attention_strips(observation: Observation, chosen: ChosenAttention) -> list[
 
 
 def influence_strips(observation: Observation) -> list[Strip]:
-    """Return the influence of each piece on the answers, averaged over them; one strip for each surface."""
+    """Return the influence of each piece, averaged over the answers: one strip for each surface."""
     chosen = set(answers(observation))
     by_surface: dict[int, list[Influence]] = {}
     for influence in observation.influences:
@@ -177,7 +177,7 @@ def _answering(observation: Observation) -> list[Prediction]:
 
 
 def _row(prediction: Prediction, attention: AttentionMap, surfaces: Sequence[Surface]) -> int | None:
-    """Return the row of the weights that computed a prediction; None if there is no single one."""
+    """Return the row of the weights that computes a prediction; None if several rows do."""
     kind, pieces, surface = prediction.site
     queries = len(attention.query.labels)
     if queries == 1:
@@ -190,7 +190,7 @@ def _row(prediction: Prediction, attention: AttentionMap, surfaces: Sequence[Sur
 
 
 def _row_of_piece(piece: int, labels: Sequence[str], surface: Surface) -> int | None:
-    """Return the row of a piece: by position, or the row of the same text that has as many equal rows before it."""
+    """Return the row of a piece, by its position or, if rows are missing, by its text and its occurrence number."""
     positions = _positions(labels, surface)
     if piece in positions:
         return positions.index(piece)
@@ -201,7 +201,7 @@ def _row_of_piece(piece: int, labels: Sequence[str], surface: Surface) -> int | 
 
 
 def _pieces_of(labels: Sequence[str], surfaces: Sequence[Surface]) -> dict[int, list[int | None]]:
-    """Return for each surface that labels belong to the index of the piece of each label; None for other symbols.
+    """Return, for each surface that the labels belong to, the piece index of each label; None for other symbols.
 
     Labels belong to one surface, or to all of them in their order; {} if they do not match.
     """
@@ -223,7 +223,7 @@ def _pieces_of(labels: Sequence[str], surfaces: Sequence[Surface]) -> dict[int, 
 def _positions(labels: Sequence[str], surface: Surface) -> list[int | None]:
     """Return the index of the piece of each label; None for labels that are no pieces.
 
-    Nodes are found by name. A text has its pieces in order, with at most one symbol before them and one after.
+    Nodes are matched by name. Pieces of a text are in order, with at most one symbol before and one after them.
     """
     pieces = surface.pieces
     if surface.kind == "graph":

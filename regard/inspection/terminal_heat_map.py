@@ -27,7 +27,7 @@ def padded(text: str, columns: int) -> str:
 
 
 def wrapped(parts: Iterable[str], columns: int, *, first: str = "", gap: str = "  ") -> list[str]:
-    """Return lines of parts with gaps; ``first`` begins the first line, and the others are indented by its width."""
+    """Wrap parts into lines. ``first`` starts the first line; other lines are indented by its width."""
     indent, lines, empty = " " * cell_len(first), [first], True
     for part in (fitted(part, columns - cell_len(first)) for part in parts):
         if not empty and cell_len(lines[-1]) + cell_len(gap) + cell_len(part) > columns:
@@ -52,7 +52,7 @@ class Bars(NamedTuple):
 
 
 def draw_bars(labels: Sequence[str], rows: Sequence[Bars], columns: int) -> list[str]:
-    """Return labels with a bar of eighths below each for every row. A negative value is drawn with ``-`` signs.
+    """Return labels with one bar below each for every row of bars. A negative value is drawn with ``-`` signs.
 
     Args:
         labels: the words.
@@ -91,10 +91,10 @@ def _bar(value: float | None, largest: float) -> str:
 def draw_attention(
     weights: Tensor, source: Sequence[str], target: Sequence[str], *, columns: int = 80, allowed: Tensor | None = None
 ) -> str:
-    """Return weights (target, source) as a table of shades: a row for each target piece, two columns for each source.
+    """Return weights (target, source) as shades: one row per target piece, two columns per source piece.
 
-    Shades are scaled to the largest weight, so equal weights have equal shades. The numbers above the columns are
-    those of the source pieces, which are listed below.
+    Shades are scaled to the largest weight, so equal weights have equal shades. The column numbers refer to the list
+    of source pieces below the table.
 
     Args:
         weights: at least 0.
@@ -133,7 +133,7 @@ def _numbered(labels: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _numbers(keys: range, margin: int) -> list[str]:
-    """Return the numbers of the columns, two digits in a line, with the hundreds above if there are any."""
+    """Return the column numbers as two digits, with the hundreds in a line above if there are any."""
     last = " " * margin + "".join(f"{key % 100:>{CELL}}" if key < 100 else f"{key % 100:02}" for key in keys)
     if keys[-1] < 100:
         return [last]

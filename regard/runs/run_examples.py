@@ -1,6 +1,6 @@
 """``data/examples.json`` of a run: a few validation inputs for display, and the size of the validation data.
 
-It is next to the prepared data, and is deleted with them, because inputs may be private.
+The file is next to the prepared data and is deleted with them, because inputs can be private.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHORT, LONGEST = 500, 20_000  # characters of an example: preferred and maximum
 
 
 class RunExamples(NamedTuple):
-    """Validation inputs as lines that ``Predictor.read`` accepts, and the weight of all of them; None: unknown."""
+    """Validation inputs as lines that ``Predictor.read`` accepts, and their total weight; None: unknown."""
 
     lines: tuple[str, ...] = ()
     validation: int | None = None
@@ -40,7 +40,7 @@ class _File(BaseModel):
 
 
 def save_examples(run: RunFolder, data: Data) -> None:
-    """Write examples of the validation data into a run, unless it has them or has no such data."""
+    """Write examples of the validation data into a run, unless the run has examples or has no validation data."""
     path = run.data / NAME
     if data.valid is None or path.exists():
         return
@@ -50,7 +50,7 @@ def save_examples(run: RunFolder, data: Data) -> None:
 
 
 def choose_examples(lines: Iterable[str]) -> list[str]:
-    """Return the first different short lines; without any, the shortest of the longer ones."""
+    """Return the first distinct short lines, otherwise the shortest long lines."""
     different = [line for line in dict.fromkeys(islice(lines, CANDIDATES)) if line.strip() and len(line) <= LONGEST]
     short = [line for line in different if len(line) <= SHORT]
     return (short or sorted(different, key=len))[:NUMBER]

@@ -1,4 +1,4 @@
-"""Validation inputs of text models as lines, for display: beginnings of texts, and texts with a gap."""
+"""Example inputs for text models, from validation data: beginnings of texts, and texts with a gap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SINGLE = ("character", "byte")  # tokenizers whose tokens are not words
 
 
 def spread(count: int) -> list[int]:
-    """Return indices below ``count``, spread over all of them: one of each third first."""
+    """Return up to ``NUMBER`` indices below ``count``, evenly spaced, in an order that first visits each third."""
     indices = np.unique(np.linspace(0, max(count - 1, 0), min(count, NUMBER)).astype(np.int64)).tolist()
     return [index for first in range(APART) for index in indices[first::APART]]
 
@@ -53,7 +53,7 @@ def _beginnings(stream: Stream | DocumentStream) -> list[int]:
 
 
 def gapped(examples: MaskedExamples, tokenizer: Tokenizer, blank: str) -> Iterator[str]:
-    """Yield texts in which one token is replaced by ``blank``; those without other tokens last."""
+    """Yield texts in which ``blank`` replaces one token; texts with a single token come last."""
     yield from sorted(_gapped(examples, tokenizer, blank), key=lambda text: text.strip() == blank)
 
 

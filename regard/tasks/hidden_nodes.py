@@ -1,4 +1,4 @@
-"""Outputs of a network over the nodes of a graph, if the features of a node are hidden."""
+"""Outputs of a network over the nodes of a graph when the features of one node are hidden."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_ONCE = 1 << 16  # maximum number of nodes of the copies of a neighborhood tha
 
 
 class HiddenNodes:
-    """A network over nodes, and the part of its graph that the outputs of ``nodes`` depend on.
+    """A network over nodes, and the subgraph that determines the outputs of ``nodes``.
 
     Args:
         net: the network.
@@ -58,7 +58,7 @@ class HiddenNodes:
 
 
 def _copies(inputs: GraphTensors, hidden: Sequence[int | None]) -> GraphTensors:
-    """Return a copy of a graph for each entry of ``hidden``, as one graph; the features of that node are 0 in it."""
+    """Return one graph with a copy for each entry of ``hidden``; the features of that node are 0 in its copy."""
     features, times = inputs.features, len(hidden)
     nodes = features.nodes if isinstance(features, NodeFeatures) else len(features)
     start = torch.arange(times).repeat_interleave(inputs.pairs.shape[1]) * nodes

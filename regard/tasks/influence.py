@@ -21,14 +21,14 @@ Scores = Callable[[list[Any]], Sequence[Sequence[float]]]
 
 
 class HiddenInput(NamedTuple):
-    """An input of a supervised network, perhaps without a piece: the row and the value of each field."""
+    """An input of a supervised network, with or without a hidden piece: the row and the value of each field."""
 
     row: tuple[EncodedRow, ...]
     values: tuple[Any, ...]
 
 
 class HiddenPieces(NamedTuple):
-    """The inputs without each piece of a surface.
+    """Inputs that each lack one piece of a surface.
 
     Attributes:
         surface: the index of the surface.
@@ -46,7 +46,7 @@ def influences(
 ) -> tuple[Influence, ...]:
     """Return score(whole input) − score(input without the piece) for each prediction and each piece of each surface.
 
-    It is 0 for a piece that cannot be hidden, or that follows the piece after which the prediction is made.
+    It is 0 for pieces that cannot be hidden, and for pieces that come after the site of the prediction.
 
     Args:
         predictions: the predictions for the whole input.
@@ -108,8 +108,8 @@ def answer_scores(answer: TaskAnswer, observation: Observation, outputs: Sequenc
 
     Args:
         answer: the interpretation of the outputs.
-        observation: of the whole input.
-        outputs: (answers, outputs) of each input. Answers after pieces are at the end, also if one was left out.
+        observation: the observation of the whole input.
+        outputs: (answers, outputs) of each input. Answers after pieces are at the end, also if a piece was removed.
     """
     predictions = observation.predictions
     if answer.kind == "number":

@@ -71,7 +71,7 @@ class NodePredictor:
         self, net: GraphNet, tensors: GraphTensors, node: int, label: Callable[[int], str],
         positions: npt.NDArray[np.int64] | None = None, part: str = "edges",
     ) -> tuple[tuple[AttentionMap, ...], list[int]]:  # fmt: skip
-        """Return the attention weights of a node's edges by layer, and the neighbors that are shown.
+        """Return the attention weights of the edges of a node by layer, and the displayed neighbors.
 
         The node itself may be one of the neighbors.
 

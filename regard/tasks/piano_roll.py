@@ -15,7 +15,7 @@ def piano_roll(tokenizer: Tokenizer, text: str, known: str | None = None) -> dic
     """Return the fact ``roll``; {} for a text that is not music.
 
     Args:
-        tokenizer: of the model.
+        tokenizer: the tokenizer of the model.
         text: the frames, one per line.
         known: the same frames without predicted notes; None: no note is predicted.
     """

@@ -246,10 +246,10 @@ class SupervisedPredictor:
         return {"unknown": unknown, "truncated": any(self._encode([tuple(values)]).truncated)}
 
     def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
-        """Return what network and baseline add to the output: the fact ``parts``; {} without a wide part.
+        """Return the contributions of network and baseline to the output: the fact ``parts``; {} without a wide part.
 
-        They are in the unit of the outputs. Of classes, it is the logit of the most probable one minus the mean of the
-        others; of a number, its distance from the mean of the training data in standard deviations.
+        They are in the unit of the outputs. For classes: the logit of the most probable class minus the mean of the
+        others. For a number: its distance from the mean of the training data, in standard deviations.
         """
         if self.codec.wide is None or self.codec.answer.per_position:
             return {}

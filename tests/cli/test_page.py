@@ -46,22 +46,22 @@ def url(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def page(browser: Any, url: str) -> Iterator[Any]:
-    """Open, with ``c a b`` translated; whatever the page complains of fails the test."""
+    """Open, with ``c a b`` translated; a console error fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
     page = context.new_page()
-    told: list[str] = []
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("console", lambda message: told.append(message.text) if _complaint(message) else None)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if _complaint(message) else None)
     page.goto(f"{url}/?text=c+a+b")
     playwright.expect(on(page, "output")).to_contain_text("C A B", timeout=60_000)
     playwright.expect(on(page, "beam-tree")).to_be_visible(timeout=60_000)  # the second, slower answer is here
     yield page
     context.close()
-    assert told == []
+    assert errors == []
 
 
 def _complaint(message: Any) -> bool:
-    """A refusal by the server is none: the page shows it."""
+    """Return whether a console message is an error; the page shows rejected requests itself."""
     refused = ("400 (Bad Request)", "429 (Too Many Requests)")
     return message.type == "error" and not any(each in message.text for each in refused)
 
@@ -93,7 +93,7 @@ def test_hover_lock_and_unlock(page: Any) -> None:
     playwright.expect(on(page, "locked")).to_have_count(0)
 
 
-def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_how_to_read_it(page: Any) -> None:
+def test_attention_has_a_name_and_a_warning_and_every_section_has_help(page: Any) -> None:
     playwright.expect(on(page, "attention-name")).to_contain_text("decoder.0.source")
     playwright.expect(on(page, "section-aligned")).to_contain_text("where the model read from, not why")
     click(page, "head-decoder.0.source-1")
@@ -103,11 +103,11 @@ def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_
     first = on(page, "help-aligned")
     playwright.expect(first.locator("p").first).to_be_hidden()
     first.locator("summary").press("Enter")
-    playwright.expect(first).to_contain_text("What it cannot say.")
+    playwright.expect(first).to_contain_text("Limits.")
     playwright.expect(first.locator("p").first).to_be_visible()
 
 
-def test_a_cell_is_worked_out(page: Any) -> None:
+def test_a_cell_shows_its_computation(page: Any) -> None:
     heat_map = on(page, "heatmap").first
     heat_map.focus()
     page.keyboard.press("ArrowRight")
@@ -118,7 +118,7 @@ def test_a_cell_is_worked_out(page: Any) -> None:
     playwright.expect(on(page, "softmax")).to_be_visible()
 
 
-def test_force_a_token_and_let_go(page: Any) -> None:
+def test_force_a_token_and_stop_forcing(page: Any) -> None:
     click(page, "step-0")
     second = on(page, "candidate-0-1")
     piece = second.inner_text().split()[0]
@@ -146,7 +146,7 @@ def test_compare_two_different_checkpoints_and_replay_the_training(page: Any) ->
     playwright.expect(on(page, "replay-slider")).to_have_attribute("max", "3", timeout=60_000)  # four steps, once each
 
 
-def test_the_first_visit_shows_an_example_and_what_is_changed_clears_it(page: Any, url: str, tiny_run: TinyRun) -> None:
+def test_the_first_visit_shows_an_example_and_a_change_hides_the_result(page: Any, url: str, tiny_run: TinyRun) -> None:
     page.goto("about:blank")
     page.goto(url)
     playwright.expect(on(page, "example")).to_contain_text("An example from the validation data of one")
@@ -169,7 +169,7 @@ def test_the_first_visit_shows_an_example_and_what_is_changed_clears_it(page: An
     assert on(page, "output").get_attribute("lang") == "de"
 
 
-def test_any_of_the_best_outputs_can_be_looked_at_and_copied(page: Any) -> None:
+def test_each_of_the_best_outputs_can_be_inspected_and_copied(page: Any) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     second = on(page, "nbest-1").inner_text()
     assert second != "C A B"
@@ -181,13 +181,13 @@ def test_any_of_the_best_outputs_can_be_looked_at_and_copied(page: Any) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == second
 
 
-def test_several_heads_are_drawn_over_each_other(page: Any) -> None:
+def test_several_heads_can_be_overlaid(page: Any) -> None:
     click(page, "head-decoder.0.source-0")
     colors = "all => new Set(all.map(each => each.getAttribute('stroke'))).size"
     arcs = on(page, "aligned").locator("path")
     assert arcs.evaluate_all(colors) == 1
     click(page, "overlay-decoder.0.source-1")
-    playwright.expect(on(page, "attention-name")).to_contain_text("1 more drawn over it")
+    playwright.expect(on(page, "attention-name")).to_contain_text("and 1 more")
     playwright.expect(on(page, "overlay-decoder.0.source-1")).to_have_attribute("aria-pressed", "true")
     assert arcs.evaluate_all(colors) == 2
     on(page, "aligned-query-0").focus()
@@ -196,7 +196,7 @@ def test_several_heads_are_drawn_over_each_other(page: Any) -> None:
     assert arcs.evaluate_all(colors) == 1
 
 
-def test_a_file_is_translated_and_saved_and_another_kind_refused(page: Any, tmp_path: Path) -> None:
+def test_a_file_is_translated_and_an_unsupported_type_is_rejected(page: Any, tmp_path: Path) -> None:
     on(page, "file-field").locator("summary").click()
     on(page, "file").set_input_files({"name": "a.pdf", "mimeType": "text/plain", "buffer": b"x"})
     playwright.expect(on(page, "status-file")).to_contain_text(".txt, .md, .html, .htm")
@@ -209,15 +209,15 @@ def test_a_file_is_translated_and_saved_and_another_kind_refused(page: Any, tmp_
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "C A B\n\nD E\n"
 
 
-def test_sentences_and_characters_that_the_model_has_never_seen(page: Any) -> None:
-    def told(route: Any) -> None:
+def test_unknown_characters_and_a_choice_of_sentences(page: Any) -> None:
+    def respond(route: Any) -> None:
         asked = json.loads(route.request.post_data)
         sentence = asked.pop("sentence", 0)
         answer = route.fetch(post_data=json.dumps(asked))
         more = {"facts": {"unknown": ["猫"]}, "sentences": ["d e.", "f."], "sentence": sentence}
         route.fulfill(response=answer, json=answer.json() | more)
 
-    page.route("**/v1/inspect", told)
+    page.route("**/v1/inspect", respond)
     on(page, "text").fill("d e")
     on(page, "text").press("Enter")
     playwright.expect(on(page, "unknown")).to_contain_text("1 character is unknown to this model: 猫 (U+732B)")
@@ -241,9 +241,9 @@ def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_
     context = browser.new_context(offline=True)
     offline = context.new_page()
     asked: list[str] = []
-    told: list[str] = []
+    errors: list[str] = []
     offline.on("request", lambda request: asked.append(request.url))
-    offline.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+    offline.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     offline.goto(path.as_uri())
     playwright.expect(on(offline, "output")).to_contain_text("C A B")
     on(offline, "aligned-query-1").hover()
@@ -251,7 +251,7 @@ def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_
     for name in ("translate", "file", "nbest-0", "example", "waiting"):
         playwright.expect(on(offline, name)).to_have_count(0)
     playwright.expect(on(offline, "nbest")).to_contain_text("C A B")
-    assert asked == [path.as_uri()] and told == []
+    assert asked == [path.as_uri()] and errors == []
     context.close()
 
 
@@ -265,7 +265,7 @@ def test_pictures(page: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_narrow_screen(browser: Any, url: str, scheme: str) -> None:
+def test_the_page_fits_a_narrow_screen(browser: Any, url: str, scheme: str) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 700}, color_scheme=scheme)
     page = context.new_page()
     page.goto(f"{url}/?text=c+a+b")
@@ -276,7 +276,7 @@ def test_it_fits_a_narrow_screen(browser: Any, url: str, scheme: str) -> None:
     context.close()
 
 
-def test_what_the_server_refuses_is_shown(page: Any) -> None:
+def test_errors_of_the_server_are_shown(page: Any) -> None:
     on(page, "text").fill("a " * 300)
     on(page, "text").press("Enter")
     playwright.expect(on(page, "status-translate")).to_contain_text("too long", timeout=60_000)

@@ -41,25 +41,25 @@ def address(book: Path) -> Iterator[str]:  # noqa: F811
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:  # noqa: F811
-    """Open, with a text inspected; a complaint of the page fails the test."""
+    """Open, with a text inspected; a console error fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
     page = context.new_page()
-    told: list[str] = []
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("console", lambda message: told.append(message.text) if _complaint(message) else None)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if _complaint(message) else None)
     page.goto(f"{address}/#text=the+cat+sat")
     playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=15_000)
     yield page
     context.close()
-    assert told == []
+    assert errors == []
 
 
 def _complaint(message: Any) -> bool:
-    """A refusal by the server is none: the page shows it."""
+    """Return whether a console message is an error; the page shows rejected requests itself."""
     return message.type == "error" and "400 (Bad Request)" not in message.text
 
 
-def test_the_text_is_shaded_and_a_piece_tells_what_was_likely_in_its_place(page: Any) -> None:
+def test_the_text_is_shaded_and_a_token_lists_its_alternatives(page: Any) -> None:
     shades = (
         on(page, "tokens").locator("button").evaluate_all("all => all.map(e => getComputedStyle(e).backgroundColor)")
     )
@@ -73,7 +73,7 @@ def test_the_text_is_shaded_and_a_piece_tells_what_was_likely_in_its_place(page:
     assert "#text=the+cat+sat&model=book" in page.url  # a link to it
 
 
-def test_a_place_and_head_are_chosen_and_a_cell_tells_its_weight(page: Any) -> None:
+def test_a_head_is_chosen_and_a_cell_shows_its_weight(page: Any) -> None:
     playwright.expect(on(page, "heatmap-name")).to_have_text("decoder.1.self, mean of the heads")
     click(page, "head-decoder.0.self-1")
     playwright.expect(on(page, "heatmap-name")).to_have_text("decoder.0.self, head 1")
@@ -103,7 +103,7 @@ def test_a_prompt_is_continued_and_inspected(page: Any) -> None:
     playwright.expect(on(page, "status-predict")).to_contain_text("101 tokens exceed the limit of 100", timeout=15_000)
 
 
-def test_what_is_changed_clears_what_was_shown_and_a_refusal_is_told(page: Any) -> None:
+def test_a_change_hides_the_result_and_an_error_is_shown(page: Any) -> None:
     on(page, "text").fill("the cat x")
     playwright.expect(on(page, "tokens")).to_have_count(0)
     playwright.expect(on(page, "waiting")).to_contain_text("has changed. Press Continue.")
@@ -111,7 +111,7 @@ def test_what_is_changed_clears_what_was_shown_and_a_refusal_is_told(page: Any) 
     playwright.expect(on(page, "status-translate")).to_contain_text("no piece for 'x'", timeout=15_000)
 
 
-def test_a_task_of_ones_own_is_shown_by_its_own_labels(page: Any) -> None:
+def test_a_custom_task_has_its_own_labels(page: Any) -> None:
     on(page, "model").select_option("mean")
     on(page, "text").fill("1 2 6")
     playwright.expect(on(page, "direction")).to_have_text("numbers")
@@ -129,20 +129,20 @@ def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_
     assert (tmp_path / "page.svg").read_text(encoding="utf-8").startswith("<svg")
     context = browser.new_context(offline=True)
     offline = context.new_page()
-    told: list[str] = []
-    offline.on("request", lambda request: told.append(request.url))
-    offline.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+    requests_and_errors: list[str] = []
+    offline.on("request", lambda request: requests_and_errors.append(request.url))
+    offline.on("console", lambda message: requests_and_errors.append(message.text) if message.type == "error" else None)
     offline.goto((tmp_path / "page.html").as_uri())
     click(offline, "token-1")
     playwright.expect(on(offline, "step")).to_contain_text("h, token 2")
     for name in ("text", "predict", "waiting"):
         playwright.expect(on(offline, name)).to_have_count(0)
-    assert told == [(tmp_path / "page.html").as_uri()]
+    assert requests_and_errors == [(tmp_path / "page.html").as_uri()]
     context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_narrow_screen(browser: Any, address: str, scheme: str) -> None:  # noqa: F811
+def test_the_page_fits_a_narrow_screen(browser: Any, address: str, scheme: str) -> None:  # noqa: F811
     context = browser.new_context(viewport={"width": 360, "height": 700}, color_scheme=scheme)
     page = context.new_page()
     page.goto(f"{address}/#text=the+cat+sat")

@@ -5,96 +5,96 @@ import type { ModelEntry } from "./document";
 import { fetchDetails, fetchModels, keepKey, translateFile } from "./api";
 import { fileProblem, textProblem } from "./limits";
 import { run, stop } from "./running";
-import { inspectAgain, inspectInput, letGo, useView } from "./inspecting";
-import { forgetOutput } from "./predicting";
-import { asking, details, inspection, isExample, keyNeeded, models, settings, status, translatedFile } from "./state";
+import { inspectAgain, inspectInput, resetChoices, useView } from "./inspecting";
+import { clearOutput } from "./predicting";
+import { form, details, inspection, isExample, keyNeeded, models, settings, status, translatedFile } from "./state";
 
-/** Whether the input was submitted before the model was known. */
+/** Whether the user submitted the input before the model was loaded. */
 let pending = false;
 
 async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
-  const name = asking.model.value;
-  const found = await fetchDetails(name);
-  if (signal.aborted || asking.model.value !== name) return;
+  const name = form.model.value;
+  const modelDetails = await fetchDetails(name);
+  if (signal.aborted || form.model.value !== name) return;
   batch(() => {
-    details.value = found;
+    details.value = modelDetails;
     models.value = models.value.map((model) => (model.name === name ? { ...model, ready: true } : model));
-    if (!keep || !asking.checkpoint.value) asking.checkpoint.value = found.checkpoint;
-    if (!keep || asking.beam.value === null) asking.beam.value = found.search?.beam ?? null;
-    if (!keep || asking.lengthPenalty.value === null) asking.lengthPenalty.value = found.search?.length_penalty ?? null;
+    if (!keep || !form.checkpoint.value) form.checkpoint.value = modelDetails.checkpoint;
+    if (!keep || form.beam.value === null) form.beam.value = modelDetails.search?.beam ?? null;
+    if (!keep || form.lengthPenalty.value === null) form.lengthPenalty.value = modelDetails.search?.length_penalty ?? null;
   });
 }
 
-/** Reads the address and the models, and inspects the text of the address, otherwise the first example of the model. */
+/** Reads the address, loads the models, and inspects the text of the address or the first example of the model. */
 export async function start(): Promise<void> {
-  let given = false;
+  let hasInput = false;
   await run("translate", async (signal) => {
     const address = readAddress(location.hash, location.search);
-    given = address.text.trim() !== "";
+    hasInput = address.text.trim() !== "";
     batch(() => {
-      if (!pending) asking.text.value = address.text || asking.text.value;
-      asking.checkpoint.value = address.checkpoint;
-      asking.beam.value = address.beam;
-      asking.lengthPenalty.value = address.lengthPenalty;
-      asking.coveragePenalty.value = address.coveragePenalty;
-      asking.force.value = address.force;
-      asking.candidate.value = 0;
-      asking.sentence.value = address.sentence;
+      if (!pending) form.text.value = address.text || form.text.value;
+      form.checkpoint.value = address.checkpoint;
+      form.beam.value = address.beam;
+      form.lengthPenalty.value = address.lengthPenalty;
+      form.coveragePenalty.value = address.coveragePenalty;
+      form.force.value = address.force;
+      form.candidate.value = 0;
+      form.sentence.value = address.sentence;
       settings.value = address.settings;
       useView(address.view);
     });
-    const found = await fetchModels();
+    const served = await fetchModels();
     if (signal.aborted) return;
-    models.value = found;
-    if (!found.length) throw new Error("The server has no model.");
-    const named = address.model ? found.find((model) => model.name === address.model) : found[0];
-    if (!named) throw new Error(unknownModel(address.model, found));
-    asking.model.value = named.name;
+    models.value = served;
+    if (!served.length) throw new Error("The server has no models.");
+    const model = address.model ? served.find((model) => model.name === address.model) : served[0];
+    if (!model) throw new Error(unknownModel(address.model, served));
+    form.model.value = model.name;
     await loadDetails(true, signal);
-    given = beginWithExample(signal) || given;
+    hasInput = beginWithExample(signal) || hasInput;
   });
-  await inspectIf(given);
+  await inspectIf(hasInput);
 }
 
-/** The message for a link to a model that the server does not have. */
-function unknownModel(name: string, found: ModelEntry[]): string {
-  asking.model.value = found[0].name;
-  return `This server has no model “${name}”; it has ${found.map((model) => model.name).join(", ")}.`;
+/** Select the first model, and return the message for a link to a model that the server does not have. */
+function unknownModel(name: string, served: ModelEntry[]): string {
+  form.model.value = served[0].name;
+  return `This server has no model “${name}”; available models: ${served.map((model) => model.name).join(", ")}.`;
 }
 
-/** Writes the model's first example into an empty form, and returns whether it did. */
+/** Writes the first example of the model into an empty form. Returns true if the form was empty. */
 function beginWithExample(signal: AbortSignal): boolean {
   const example = details.value?.examples?.[0];
-  if (signal.aborted || !example || asking.text.value.trim()) return false;
-  asking.text.value = example;
+  if (signal.aborted || !example || form.text.value.trim()) return false;
+  form.text.value = example;
   return true;
 }
 
-/** Inspects the input once the model is known, if it was given or submitted. */
-async function inspectIf(given: boolean): Promise<void> {
+/** Inspects the input if the model is loaded and the input comes from a link, an example or the user. */
+async function inspectIf(hasInput: boolean): Promise<void> {
   if (!details.value || status.translate.value.busy || status.translate.value.problem) return;
-  if (!given && !pending) return;
+  if (!hasInput && !pending) return;
   pending = false;
   await inspectInput();
 }
 
-/** Another model begins with its own example, unless the user wrote a text. */
+/** Selects a model. The form gets its first example, unless the user wrote a text. */
 export async function pickModel(name: string): Promise<void> {
-  let given = false;
-  if (isExample.value) asking.text.value = "";
+  let hasInput = false;
+  if (isExample.value) form.text.value = "";
   stop("translate", "file");
-  forgetOutput();
+  clearOutput();
   batch(() => {
     details.value = translatedFile.value = null;
-    asking.model.value = name;
-    asking.checkpoint.value = "";
-    letGo();
+    form.model.value = name;
+    form.checkpoint.value = "";
+    resetChoices();
   });
   await run("translate", async (signal) => {
     await loadDetails(false, signal);
-    given = beginWithExample(signal);
+    hasInput = beginWithExample(signal);
   });
-  if (asking.model.value === name) await inspectIf(given);
+  if (form.model.value === name) await inspectIf(hasInput);
 }
 
 export function useKey(key: string): Promise<void> {
@@ -103,9 +103,9 @@ export function useKey(key: string): Promise<void> {
   return details.value ? inspectInput() : begin();
 }
 
-/** Loads what failed to load. */
+/** Loads the models or the details again after an error. */
 function begin(): Promise<void> {
-  return models.value.length ? pickModel(asking.model.value) : start();
+  return models.value.length ? pickModel(form.model.value) : start();
 }
 
 export async function submit(): Promise<void> {
@@ -122,13 +122,13 @@ export function loadFile(file: File): Promise<void> {
     translatedFile.value = null;
     const model = details.value;
     const problem = fileProblem(file, model?.limits) || textProblem(await file.text(), model?.limits);
-    if (problem || !model) throw new Error(problem || "The model is not known yet.");
+    if (problem || !model) throw new Error(problem || "The model is not loaded yet. Try again in a moment.");
     const content = await translateFile(file, model, signal);
     if (!signal.aborted) translatedFile.value = { name: file.name.replace(/(\.\w+)$/, `.${model.target ?? "translated"}$1`), content };
   });
 }
 
-/** Follows a permalink on the open page, and names the window after the input. */
+/** Opens a permalink when the address changes, and sets the window title to the input. */
 export function followAddress(): void {
   window.addEventListener("hashchange", () => void start());
   effect(() => {

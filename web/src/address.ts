@@ -10,7 +10,7 @@ export interface Address {
   coveragePenalty: number | null;
   sentence: number;
   force: number[];
-  /** Settings of an output, by name. */
+  /** Settings of the output, by name. */
   settings: Record<string, number | boolean>;
   view: View;
 }
@@ -19,13 +19,13 @@ function numberOf(value: string | null): number | null {
   return value === null || value === "" || !Number.isFinite(Number(value)) ? null : Number(value);
 }
 
-/** Parameters such as "set.top_k=5". */
+/** The settings in parameters such as "set.top_k=5". */
 function readSettings(parameters: URLSearchParams): Address["settings"] {
-  const given = [...parameters].flatMap(([name, text]): [string, number | boolean][] => {
+  const entries = [...parameters].flatMap(([name, text]): [string, number | boolean][] => {
     const value = text === "true" ? true : text === "false" ? false : numberOf(text);
     return name.startsWith("set.") && value !== null ? [[name.slice(4), value]] : [];
   });
-  return Object.fromEntries(given);
+  return Object.fromEntries(entries);
 }
 
 export function readAddress(hash: string, query: string): Address {

@@ -6,7 +6,7 @@ export interface Placed {
   x: number;
   y: number;
   width: number;
-  /** Where the weight of a highlighted link is written, and how it is anchored. */
+  /** The position and anchor of the weight of a highlighted link. */
   note: { x: number; y: number; anchor: "middle" | "start" | "end" };
 }
 
@@ -32,13 +32,13 @@ type Measure = (text: string) => number;
 
 const LANE = 4;
 
-/** How far from the middle of a piece the links of a head begin, so that those of several heads lie side by side. */
+/** Distance from the middle of a piece at which a link starts. Links of several heads are next to each other. */
 function laneOf(links: Link[]): (link: Link, room: number) => number {
   const last = Math.max(0, ...links.map((link) => link.layer ?? 0));
   return (link, room) => ((link.layer ?? 0) - last / 2) * Math.min(LANE, room / (last + 1));
 }
 
-/** Keys in a row above queries, joined by arcs. */
+/** Layout with a row of keys above a row of queries, connected by arcs. */
 export function layRows(keys: string[], queries: string[], links: Link[], measure: Measure): AlignedLayout {
   const widths = (labels: string[]) => labels.map((label) => measure(visible(label)) + 2 * PADDING);
   const [above, below] = [widths(keys), widths(queries)];
@@ -64,7 +64,7 @@ export function layRows(keys: string[], queries: string[], links: Link[], measur
   return { width, height: lowerTop + PIECE_HEIGHT + NOTE, keys: placedKeys, queries: placedQueries, arcs };
 }
 
-/** Keys in a column left of queries, for narrow windows. */
+/** Layout with a column of keys to the left of a column of queries, for narrow windows. */
 export function layColumns(keys: string[], queries: string[], links: Link[], measure: Measure, room: number): AlignedLayout {
   const noteWidth = 36;
   const widest = (labels: string[]) => Math.max(0, ...labels.map((label) => measure(visible(label)) + 2 * PADDING));

@@ -1,16 +1,16 @@
-// The answers of a model to one input, in the form in which they are drawn.
+// The answers of a model to one input, prepared for drawing.
 import type { Alternative, Inspection, Prediction, SiteKind, Surface } from "./document";
 import { count } from "./limits";
 import { isSpecial } from "./words";
 
-/** A piece of the input; `answer` is the prediction at it, if any. */
+/** A piece of the input. `answer` is its prediction, or null. */
 export interface Marked {
   text: string;
   answer: Prediction | null;
 }
 
 export type Answer =
-  /** One answer about `about`, the whole input if null, and the alternatives. */
+  /** One answer with its alternatives. It is about the pieces `about`, or the whole input if null. */
   | { form: "ranked"; about: string | null; kind: string; options: Alternative[] }
   | { form: "number"; value: string }
   /** A tag for each piece. */
@@ -20,12 +20,12 @@ export type Answer =
   /** The possible pieces after the last one. */
   | { form: "next"; options: Alternative[] };
 
-/** The answers of an inspection; none if its tokens are predicted from those before them, as in a language model. */
+/** The answers of an inspection. A language model has none here: its answer is the text itself. */
 export function answersOf(inspection: Inspection): Answer[] {
   return inspection.predictions.filter(first).flatMap((each) => answerOf(each, inspection));
 }
 
-/** Tags and gaps are one answer, at the first of them; of nodes, the first is the one in the input. */
+/** True for the first prediction of each kind of site. All tags, or all gaps, are one answer. The first node is the input. */
 function first({ at }: Prediction, index: number, all: Prediction[]): boolean {
   return all.findIndex((other) => other.at.kind === at.kind) === index;
 }
@@ -46,7 +46,7 @@ function marked(surface: Surface, predictions: Prediction[], kind: SiteKind): Ma
   return surface.pieces.map((text, place) => ({ text, answer: answers.get(place) ?? null }));
 }
 
-/** The inputs, a line for each; of a graph or a series its size. */
+/** One line for each input. A graph or a series is described by its size. */
 export function inputsOf({ surfaces, text }: Inspection): string[] {
   const [surface] = surfaces;
   if (surface?.kind === "graph") return [`a graph of ${count(surface.pieces.length, "node")} and ${count(surface.edges.length, "edge")}`];
@@ -54,19 +54,19 @@ export function inputsOf({ surfaces, text }: Inspection): string[] {
   return text.split("\t");
 }
 
-/** Whether the pieces of a surface are single letters, as of DNA. */
+/** Whether the pieces of a surface are single letters, as in DNA. */
 export function isSpelled({ kind, pieces }: Surface): boolean {
   const plain = pieces.filter((piece) => !isSpecial(piece));
   return kind === "letters" || (kind === "tokens" && plain.length > 1 && plain.every((piece) => [...piece].length === 1));
 }
 
-/** A tag without the prefix of its position in a span, such as "PER" of "B-PER"; null for "outside". */
+/** A tag without its span prefix: "PER" for "B-PER", null for "O" (outside). */
 export function spanLabel(tag: string): string | null {
   return tag === "O" ? null : tag.replace(/^[BIESLU]-/, "");
 }
 
-/** The hue of each label, at equal distances. */
+/** A hue for each label, at equal distances on the color wheel. */
 export function huesOf(labels: string[]): Map<string, number> {
-  const known = [...new Set(labels)].sort();
-  return new Map(known.map((label, index) => [label, Math.round((360 * index) / known.length)]));
+  const unique = [...new Set(labels)].sort();
+  return new Map(unique.map((label, index) => [label, Math.round((360 * index) / unique.length)]));
 }

@@ -16,7 +16,7 @@ export interface InspectRequest {
   settings?: Record<string, number | boolean>;
 }
 
-/** The server asks for an API key, or refuses the one it got. */
+/** The server requires an API key, or rejected the key. */
 export class KeyNeeded extends Error {}
 
 const KEY = "regard-key";
@@ -34,14 +34,14 @@ async function fetchChecked(path: string, options: RequestInit = {}): Promise<Re
     response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not respond. Check that it is running.");
   }
   if (response.ok) return response;
-  const said = await response.json().then(
+  const serverMessage = await response.json().then(
     (body: { error?: unknown }) => (typeof body.error === "string" ? body.error : ""),
     () => "",
   );
-  const message = refusal(response.status, said, response.headers.get("Retry-After"));
+  const message = refusal(response.status, serverMessage, response.headers.get("Retry-After"));
   throw response.status === 401 || response.status === 403 ? new KeyNeeded(message) : new Error(message);
 }
 
@@ -62,34 +62,34 @@ export async function inspect(request: InspectRequest, signal: AbortSignal): Pro
   return (await post("./v1/inspect", request, signal)).json();
 }
 
-/** The output for one input, as the task writes it. */
+/** The output for one input, in the format of the task. */
 export async function predictOne(input: string, model: string, settings: object, signal: AbortSignal): Promise<unknown> {
   return (await (await post("./v1/predict", { inputs: [input], model, settings }, signal)).json()).outputs[0];
 }
 
-/** Passes the continuation of a prompt to `grown`, whole each time, as it grows. */
-export async function generate(prompt: string, model: string, settings: object, signal: AbortSignal, grown: (text: string) => void): Promise<void> {
+/** Streams the continuation of a prompt. After each piece, `onText` receives the continuation up to there. */
+export async function generate(prompt: string, model: string, settings: object, signal: AbortSignal, onText: (text: string) => void): Promise<void> {
   const response = await post("./v1/generate", { ...settings, prompt, model, stream: true }, signal);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let [held, text, whole] = ["", "", false];
+  let [held, text, complete] = ["", "", false];
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
     const events = (held + part.value).split("\n\n");
     held = events.pop()!;
     for (const event of events) {
       const piece = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
       if (typeof piece.error === "string") throw new Error(piece.error);
-      whole = piece.finish_reason !== null;
-      grown((text += piece.text));
+      complete = piece.finish_reason !== null;
+      onText((text += piece.text));
     }
   }
-  if (!whole) throw new Error("The server stopped before the text was whole.");
+  if (!complete) throw new Error("The server stopped before the text was complete. Try again.");
 }
 
-/** All sentences of a text, with required terms if given. */
+/** Translates all sentences of a text, with required terms if a glossary is given. */
 export async function translateWhole(request: InspectRequest & { glossary?: Record<string, string> }, signal: AbortSignal): Promise<string> {
   const { text, model, beam, length_penalty, coverage_penalty, glossary } = request;
-  const found = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty, glossary }, signal)).json();
-  return found.translations[0].text;
+  const result = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty, glossary }, signal)).json();
+  return result.translations[0].text;
 }
 
 export async function translateFile(file: File, model: ModelDetails, signal: AbortSignal): Promise<Blob> {
@@ -98,9 +98,9 @@ export async function translateFile(file: File, model: ModelDetails, signal: Abo
   body.set("model", model.name);
   body.set("source", model.source ?? "auto");
   body.set("target", model.target ?? "und");
-  const found = await (await fetchChecked("./translate_file", { method: "POST", body, signal })).json();
-  // The name alone: behind a proxy the rest of the address may be another than the page's own.
-  const name = String(found.translatedFileUrl).split("/").at(-1);
+  const result = await (await fetchChecked("./translate_file", { method: "POST", body, signal })).json();
+  // Use the file name only: behind a proxy, the address in the response can differ from the address of the page.
+  const name = String(result.translatedFileUrl).split("/").at(-1);
   return (await fetchChecked(`./download_file/${name}`, { signal })).blob();
 }
 

@@ -1,4 +1,4 @@
-/** Into the clipboard, also where a page without encryption is refused the newer way. */
+/** Copies a text to the clipboard. Without HTTPS, browsers allow only the older method. Returns true on success. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -3,9 +3,9 @@ import { identityOf } from "./checkpoints";
 
 export interface Line {
   name: string;
-  /** A baseline is a dashed line. */
+  /** Whether the line is a baseline, drawn dashed. */
   baseline: boolean;
-  /** Whether each point is a validation, drawn as a dot. */
+  /** Whether to draw a dot at each point, as for validations. */
   dots: boolean;
 }
 
@@ -14,22 +14,22 @@ export interface Plot {
   title: string;
   unit: string;
   lines: Line[];
-  /** Updates first, then the values of each line, null where it has none. */
+  /** The updates, then the values of each line; null where a line has no value. */
   columns: [number[], ...(number | null)[][]];
-  /** The update of the best checkpoint, if it is known. */
+  /** The update of the best checkpoint; null if unknown. */
   best: number | null;
 }
 
 const metricOf = (name: string) => name.replace(/^(training|validation) /, "");
 
-/** The update whose checkpoint has the weights of "best". */
+/** The update of the checkpoint with the weights of "best"; null if unknown. */
 export function bestUpdate(model: ModelDetails): number | null {
   if (!model.checkpoints.includes("best")) return null;
   const same = model.checkpoints.filter((name) => /^\d+$/.test(name) && identityOf(model, name) === identityOf(model, "best"));
   return same.length ? Number(same[0]) : null;
 }
 
-/** A plot for each metric, the loss first and the learning rate last; the figure of the baseline is a line of its own. */
+/** A plot for each metric: the loss first, the learning rate last. The baseline is a separate line. */
 export function plotsOf(model: ModelDetails): Plot[] {
   const { curves, comparison } = model;
   const baselines = new Set(curves.flatMap(({ baseline }) => (baseline ? [`validation ${baseline}`] : [])));

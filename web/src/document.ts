@@ -1,6 +1,6 @@
 import type { View } from "./view";
 
-// The inspection document that Python writes (format version 2), and the data of a server about its models.
+// The inspection document that Python writes (format version 2), and the model data of a server.
 
 /** Base64 of little-endian float32, row-major. */
 export interface Floats {
@@ -8,7 +8,7 @@ export interface Floats {
   data: string;
 }
 
-/** One sequence or graph that a model reads or writes. A text's pieces may include special ones, such as "</s>". */
+/** One sequence or graph that a model reads or writes. The pieces can include special ones, such as "</s>". */
 export interface Surface {
   kind: "tokens" | "letters" | "items" | "notes" | "frames" | "graph";
   pieces: string[];
@@ -18,9 +18,9 @@ export interface Surface {
   ids: number[];
   /** Text between two pieces. */
   separator: string;
-  /** Of a graph: indices of the nodes of each edge. */
+  /** For a graph: the node indices of each edge. */
   edges: [number, number][];
-  /** Of a graph: index of the node of the prediction. */
+  /** For a graph: the index of the predicted node. */
   center: number | null;
 }
 
@@ -28,7 +28,7 @@ export interface Surface {
 export interface Alternative {
   label: string;
   log_probability: number | null;
-  /** In the vocabulary, if it has one. */
+  /** Its index in the vocabulary, if it has one. */
   id?: number;
 }
 
@@ -39,7 +39,7 @@ export interface Prediction {
   at: { kind: SiteKind; pieces: number[]; surface: number };
   kind: "label" | "labels" | "number" | "tag" | "token" | "item" | "link";
   label: string;
-  /** null: −∞, or of a number. */
+  /** null: −∞, or the prediction is a number. */
   log_probability: number | null;
   /** Best first. */
   alternatives: Alternative[];
@@ -60,7 +60,7 @@ export interface Attention {
   /** The part of the network, such as "encoder", "decoder" or "pooling". */
   side: string;
   layer: number | null;
-  /** Such as "self" or "source". */
+  /** The type of the attention, such as "self" or "source". */
   part: string;
   mechanism?: string;
   /** heads, queries, keys. The row of a query without visible keys is 0. */
@@ -73,7 +73,7 @@ export interface Attention {
   measures: Record<string, number[]>;
 }
 
-/** The change of a prediction when a piece is hidden; null where its probability becomes 0. */
+/** The change of a prediction when each piece is hidden; a value is null if the probability becomes 0. */
 export interface Influence {
   /** Index of the prediction. */
   prediction: number;
@@ -88,11 +88,11 @@ export interface Alignment {
   attention: string;
   /** null: the mean of the heads. */
   head: number | null;
-  /** How many rows after its own a piece is read: 1 where the piece is the decoder's last input. */
+  /** Rows between the row that predicts a piece and the row of its links: 1 if the piece is the input of that row. */
   shift: number;
-  /** (target, source), with the rows moved. */
+  /** (target, source), after the shift. */
   weights: Floats;
-  /** A sentence: how it was chosen. */
+  /** How the alignment was chosen, as a sentence. */
   why: string;
   /** target piece, source piece, weight */
   links: [number, number, number][];
@@ -108,7 +108,7 @@ export interface Vectors {
   value: Floats;
   /** (queries, keys): 1 where the mask lets a query attend. */
   allowed: Floats;
-  /** heads, width; of additive attention only */
+  /** heads, width; for additive attention only */
   vector: Floats | null;
   /** heads, queries, keys; added to the energy */
   bias: Floats | null;
@@ -126,10 +126,10 @@ export interface BeamNode {
   log_probability: number;
   /** Sum of the log probabilities of the pieces up to this one. */
   total: number;
-  /** With the length penalty; null until the hypothesis has ended. */
+  /** The score with the length penalty; null until the hypothesis has ended. */
   score: number | null;
   state: "live" | "ended" | "pruned";
-  /** On the path of the final output. */
+  /** Whether the node is on the path of the final output. */
   best: boolean;
 }
 
@@ -142,7 +142,7 @@ export interface SearchSettings {
 /** The search of a translation, and its output. */
 export interface Search {
   settings: SearchSettings;
-  /** Number of target pieces, from the first, that were forced. */
+  /** Number of forced pieces at the start of the target. */
   forced: number;
   /** Index of the output in `candidates`; 0 is the best. */
   candidate: number;
@@ -153,7 +153,7 @@ export interface Search {
   finished: boolean;
 }
 
-/** The predictions from the state after each layer, by the network's own output layer (logit lens). */
+/** The predictions of the output layer from the state after each layer (logit lens). */
 export interface Lens {
   layers: string[];
   /** Indices of the predictions. */
@@ -176,11 +176,11 @@ export interface Roll {
   /** Frames per quarter note. */
   steps: number;
   frames: number[][];
-  /** Frames that were given, of a model that completes them. */
+  /** The given frames, if the model predicted the others. */
   given?: number[][];
 }
 
-/** One input of a model of any task; `search` is of a translation. */
+/** One inspected input, for any task. Only translations have `search`. */
 export interface Inspection {
   format: "regard-inspection";
   version: 2;
@@ -188,7 +188,7 @@ export interface Inspection {
   text: string;
   surfaces: Surface[];
   predictions: Prediction[];
-  /** By name, such as "encoder.0.self", in the order of the network. */
+  /** By layer name, such as "encoder.0.self", in the order of the network. */
   attention: Record<string, Attention>;
   influences: Influence[];
   facts: { unknown?: string[]; truncated?: boolean; parts?: Record<string, number>; node_labels?: (string | null)[]; roll?: Roll };
@@ -204,13 +204,13 @@ export interface Inspection {
   beam?: BeamNode[];
   lens?: Lens;
   network?: Block[];
-  /** Of a text, the most probable next tokens as they are sampled with the settings of the request. */
+  /** For a language model: the most probable next tokens under the sampling settings of the request. */
   next?: Alternative[];
   /** The output of `regard predict` with the settings of the request. */
   output?: string;
 }
 
-/** A field that a request may set, as JSON Schema says it. */
+/** The JSON Schema of a field that a request can set. */
 export interface Field {
   type?: string;
   anyOf?: Field[];
@@ -219,7 +219,7 @@ export interface Field {
   maximum?: number;
 }
 
-/** Settings of an output, with the run's own values. */
+/** Settings of the output, with the values of the run. */
 export interface RequestSettings {
   values: Record<string, number | boolean | string | null>;
   schema: { properties: Record<string, Field> };
@@ -234,34 +234,34 @@ export interface Curve {
   points: [number, number][];
 }
 
-/** What a server allows; all but `characters` and `length` of a translation model alone. */
+/** The limits of a server. All except `characters` and `length` apply to translation models only. */
 export interface Limits {
-  /** Of a text, or of a file. */
+  /** Maximum number of characters of a text or a file. */
   characters: number;
-  /** Tokens of an output, of a model that takes a length. */
+  /** Maximum number of tokens of an output, for models with a setting `length`. */
   length?: number;
-  /** Of a sentence that is inspected. */
+  /** Maximum number of pieces of an inspected sentence. */
   pieces: number;
   beam: number;
   nbest: number;
   file_bytes: number;
-  /** What file names may end in. */
+  /** The allowed endings of file names. */
   files: string[];
 }
 
-/** By metric; the error is the standard error of the difference, null where it is not known. */
+/** The network compared with its baseline, by metric. `error` is the standard error of the difference; null if unknown. */
 export interface Comparison {
   description: string;
   checkpoint: string;
   metrics: Record<string, { network: number; baseline: number; difference: number; error: number | null }>;
 }
 
-/** How an input is written: a text, several texts, a text with gaps, items, names of nodes, or JSON. */
+/** The form of an input: one or more texts, a text with gaps, items, names of nodes, or JSON. */
 export interface InputForm {
   kind: "text" | "gaps" | "items" | "nodes" | "json";
-  /** The labels of its parts. */
+  /** The labels of the input boxes. */
   boxes: string[];
-  /** Names to choose from. */
+  /** Suggested names. */
   choices: string[];
 }
 
@@ -269,34 +269,34 @@ export interface ModelDetails {
   name: string;
   source: string | null;
   target: string | null;
-  /** Oldest first, then names such as "best" and "average". */
+  /** Numbered checkpoints, oldest first, then names such as "best" and "average". */
   checkpoints: string[];
   checkpoint: string;
   task?: string;
   takes?: string;
   gives?: string;
   input?: InputForm;
-  /** null: a request sets nothing. */
+  /** null: requests have no settings. */
   settings?: RequestSettings | null;
   /** Whether its inputs can be inspected. */
   inspects?: boolean;
   /** Whether a text can be generated piece by piece. */
   streams?: boolean;
-  /** By checkpoint, a digest of its weights. */
+  /** A digest of the weights of each checkpoint. */
   weights?: Record<string, string>;
   /** Up to three inputs of the validation data. */
   examples?: string[];
-  /** What the model is, and how good. */
+  /** The purpose of the model and its validation metric. */
   about?: string;
   /** Names of the classes. */
   labels?: string[];
-  /** Of a server. */
+  /** Set by a server; missing in a saved page. */
   limits?: Limits;
-  /** Of a translation model. */
+  /** For translation models only. */
   search?: SearchSettings;
-  /** The network and its baseline on the validation data; null where they were not compared. */
+  /** The network compared with its baseline on the validation data; null if they were not compared. */
   comparison?: Comparison | null;
-  /** What the model is made of: label and value. */
+  /** The parts of the model: label and value. */
   parts: [string, string][];
   curves: Curve[];
 }
@@ -309,7 +309,7 @@ export interface ModelEntry {
   ready: boolean;
 }
 
-/** What a page that works offline carries. */
+/** The data of a page that works offline. */
 export interface Bundle {
   main: Inspection;
   other?: Inspection;

@@ -1,4 +1,4 @@
-// SVG documents built from data, in the light colors, for print.
+// SVG documents in light colors, for print.
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "./aligned";
 import { cssColor, layerColor, layerDash } from "./color";
 import { largest, type Matrix } from "./matrix";
@@ -17,7 +17,7 @@ export function escapeMarkup(text: string): string {
   return text.replace(/[&<>"']/g, (character) => names[character]);
 }
 
-/** What a drawing is of: a title, and below it the text and the model. */
+/** The heading of a drawing: a title, and below it the model and the text. */
 export interface Heading {
   title: string;
   source: string;
@@ -25,7 +25,7 @@ export interface Heading {
 
 type Measure = (text: string) => number;
 
-/** A white sheet with its heading, as wide as the heading needs. */
+/** A white sheet with a heading, at least as wide as the heading. */
 function sheet(width: number, height: number, { title, source }: Heading, measure: Measure, body: string): string {
   const room = Math.max(width, measure(title), measure(source));
   const [w, h] = [Math.ceil(room + 2 * MARGIN), Math.ceil(height + 2 * MARGIN + HEADING)];
@@ -69,16 +69,16 @@ const CELL = 22;
 const BAR = 120; // pixels of the color bar
 
 /** The color bar from 0 to the largest value. */
-function colorBar(x: number, y: number, most: number, unit: string): string {
+function colorBar(x: number, y: number, max: number, unit: string): string {
   const steps = 24;
   const parts = Array.from({ length: steps }, (_, step) => `<rect x="${round(x + 16 + (step * BAR) / steps)}" y="${y}" width="${round(BAR / steps + 0.3)}" height="9" fill="${cssColor(step / (steps - 1), false)}"/>`);
-  return `<text x="${x}" y="${y + 9}" font-size="12">0</text>${parts.join("")}<text x="${x + BAR + 22}" y="${y + 9}" font-size="12">${most.toPrecision(3)} ${unit}</text>`;
+  return `<text x="${x}" y="${y + 9}" font-size="12">0</text>${parts.join("")}<text x="${x + BAR + 22}" y="${y + 9}" font-size="12">${max.toPrecision(3)} ${unit}</text>`;
 }
 
 export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnName }: HeatMapData, heading: Heading, measure: Measure): string {
   const widest = (labels: string[]) => Math.max(0, ...labels.map((label) => measure(visible(label)))) + 8;
   const [left, top] = [Math.max(widest(queries), 0) + 22, widest(keys) + 22];
-  const most = largest(matrix) || 1;
+  const max = largest(matrix) || 1;
   const [width, height] = [matrix.columns * CELL, matrix.rows * CELL];
   const parts = keys.map((key, column) => {
     const x = round(left + (column + 0.5) * CELL + 4);
@@ -93,22 +93,22 @@ export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnNam
     const [x, y] = [round(left + column * CELL), round(top + row * CELL)];
     const hidden = allowed !== null && allowed.values[index] === 0;
     const shape = `x="${x}" y="${y}" width="${CELL}" height="${CELL}"`;
-    parts.push(`<rect ${shape} fill="${cssColor(value / most, false)}"><title>${hidden ? "hidden by the mask" : value.toPrecision(4)}</title></rect>`);
+    parts.push(`<rect ${shape} fill="${cssColor(value / max, false)}"><title>${hidden ? "hidden by the mask" : value.toPrecision(4)}</title></rect>`);
     if (hidden) parts.push(`<path d="M${x},${round(top + (row + 1) * CELL)}l${CELL},${-CELL}" stroke="${FAINT}" stroke-width="0.7"/>`);
   });
   const axes =
     `<text x="${round(left + width / 2)}" y="12" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`key: ${columnName}`)}</text>` +
     `<text transform="translate(12 ${round(top + height / 2)}) rotate(-90)" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`query: ${rowName}`)}</text>`;
   const below = top + height + 14;
-  // A short map still has room for the names of its axes.
+  // A small heat map still needs space for its axis names.
   const [wide, high] = [Math.max(left + width, left + width / 2 + measure(`key: ${columnName}`) / 2, BAR + 90), Math.max(below + 12, top + height / 2 + measure(`query: ${rowName}`) / 2)];
   const note = allowed ? `<text x="${BAR + 90}" y="${below + 9}" font-size="12" fill="${FAINT}">hatched: hidden by the mask</text>` : "";
-  return sheet(note ? Math.max(wide, BAR + 90 + measure("hatched: hidden by the mask")) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, most, "weight") + note);
+  return sheet(note ? Math.max(wide, BAR + 90 + measure("hatched: hidden by the mask")) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, max, "weight") + note);
 }
 
 /** Pieces of an input, each shaded by its value, in lines of at most `room` pixels. */
-export function drawStrip({ lines, least, most, mode, unit }: Strip, heading: Heading, measure: Measure, room = 760): string {
-  const size = Math.max(Math.abs(least), Math.abs(most), 1e-9);
+export function drawStrip({ lines, min, max, mode, unit }: Strip, heading: Heading, measure: Measure, room = 760): string {
+  const size = Math.max(Math.abs(min), Math.abs(max), 1e-9);
   const parts: string[] = [];
   let [y, widest] = [0, 0];
   for (const { pieces, values, hidden } of lines) {

@@ -36,14 +36,13 @@ export function heatMapSvg(): string {
   return drawHeatMap({ ...data, matrix: colors }, heading(title), measureText);
 }
 
-/** The strip of "why and where". */
+/** The drawing of the part "Why". */
 export function stripSvg(): string {
-  const shown = strip.value!;
-  return drawStrip(shown, heading(`${shown.mode === "influence" ? "Influence on" : "Attention for"} “${shown.label.trim()}”`), measureText);
+  const current = strip.value!;
+  return drawStrip(current, heading(`${current.mode === "influence" ? "Influence on" : "Attention for"} “${current.label.trim()}”`), measureText);
 }
 
-
-/** Runs `task`, and displays its error next to the buttons. */
+/** Runs `task`. An error is shown next to the buttons. */
 async function attempt(task: () => Promise<void>): Promise<void> {
   status.export.value = { busy: true, problem: "" };
   const problem = await task().then(
@@ -53,7 +52,7 @@ async function attempt(task: () => Promise<void>): Promise<void> {
   status.export.value = { busy: false, problem };
 }
 
-/** The drawing at twice its size in pixels. */
+/** Saves a drawing as PNG with twice its size in pixels. */
 export function exportPng(svg: string, name: string): Promise<void> {
   return attempt(async () => {
     const image = new Image();
@@ -65,12 +64,12 @@ export function exportPng(svg: string, name: string): Promise<void> {
     canvas.height = 2 * image.height;
     canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
     const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, "image/png"));
-    if (!blob) throw new Error("The picture is too large for this browser; take the SVG.");
+    if (!blob) throw new Error("The picture is too large for this browser. Use the SVG instead.");
     download(blob, "image/png", name);
   });
 }
 
-/** The page with its data in it. */
+/** Saves the page, with its data, as an HTML file. */
 export function exportPage(): Promise<void> {
   return attempt(async () => {
     const main = inspection.value!;

@@ -1,4 +1,4 @@
-/** The terms of a glossary, one a line as "source = target", and the first line that is not a term. */
+/** The terms of a glossary, one per line as "source = target", and a message about the first invalid line. */
 export function glossaryOf(text: string): { terms: Record<string, string>; problem: string } {
   const terms: Record<string, string> = {};
   let problem = "";
@@ -7,7 +7,7 @@ export function glossaryOf(text: string): { terms: Record<string, string>; probl
     const [source, ...target] = line.split("=");
     const [phrase, translation] = [source.trim(), target.join("=").trim()];
     if (phrase && translation) terms[phrase] = translation;
-    else problem ||= `Line ${index + 1} of the glossary is not “source = target”.`;
+    else problem ||= `Line ${index + 1} of the glossary must have the form “source = target”.`;
   });
   return { terms, problem };
 }

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { RefObject } from "preact";
 
-/** The width that an element has to draw in. */
+/** The inner width of an element in pixels. */
 export function useWidth(element: RefObject<HTMLElement | null>): number {
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -12,7 +12,7 @@ export function useWidth(element: RefObject<HTMLElement | null>): number {
   return width;
 }
 
-/** Whether an element has come near the window yet. */
+/** Whether an element has been scrolled near the visible part of the page. */
 export function useSeen(element: RefObject<HTMLElement | null>): boolean {
   const [seen, setSeen] = useState(false);
   useEffect(() => {
@@ -26,7 +26,7 @@ export function useSeen(element: RefObject<HTMLElement | null>): boolean {
   return seen;
 }
 
-/** Arrow keys move the focus among the buttons of a group, which is one tab stop. */
+/** Arrow keys move the focus between the buttons of a group with one tab stop. */
 export function moveFocus(event: KeyboardEvent): void {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!by) return;

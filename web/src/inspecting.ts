@@ -1,4 +1,4 @@
-// The inspection of an input, and the parts of it that take longer.
+// The inspection of an input, and its slower parts.
 import { batch, effect } from "@preact/signals";
 import { writeAddress } from "./address";
 import { inspect, translateWhole, type InspectRequest } from "./api";
@@ -10,24 +10,24 @@ import { run, stop } from "./running";
 import { targetOf } from "./reading";
 import { applyView, viewOf, type View } from "./view";
 import {
-  answer, answered, asking, asTyped, cell, details, glossary, inspection, inspects, isExample, keyNeeded, other, replay, settings, status, subject,
+  answer, answered, form, translateWhileTyping, cell, details, glossary, inspection, inspects, isExample, keyNeeded, other, replay, settings, status, subject,
   translates, whole,
 } from "./state";
 
-/** The request of the inspection on the page. */
-let asked: InspectRequest = { text: "" };
+/** The request of the inspection that is on the page. */
+let lastRequest: InspectRequest = { text: "" };
 
-/** The subject of the request that runs; another one in the form stops it. */
+/** The subject of the running request. A different subject in the form stops the request. */
 let running = "";
 
-/** Settings equal to the model's own are left out: a server may limit those of requests. */
-function request(): InspectRequest {
+/** The request of the form. Settings with the model's default are omitted, because a server can limit settings. */
+function buildRequest(): InspectRequest {
   if (!translates.value) {
-    const { text, model, checkpoint } = asking;
+    const { text, model, checkpoint } = form;
     const own = Object.keys(settings.value).length > 0 || details.value?.streams;
     return { text: text.value, model: model.value || undefined, checkpoint: checkpoint.value || undefined, settings: own ? settings.value : undefined };
   }
-  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, candidate, sentence } = asking;
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, candidate, sentence } = form;
   const own = details.value?.search;
   return {
     text: text.value.trim(),
@@ -43,78 +43,78 @@ function request(): InspectRequest {
   };
 }
 
-/** The number of outputs: the beam, limited by the server. */
+/** The number of outputs to request: the beam size, up to the limit of the server. */
 function nbest(): number | undefined {
-  const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search?.beam ?? 1];
+  const [limits, beam] = [details.value?.limits, form.beam.value ?? details.value?.search?.beam ?? 1];
   if (!limits || beam < 2 || beam > limits.beam) return undefined;
   return Math.min(beam, limits.nbest);
 }
 
-/** Forget what belonged to one output of one sentence. */
-export function letGo(): void {
-  asking.force.value = [];
-  asking.candidate.value = asking.sentence.value = 0;
+/** Resets the forced pieces, the chosen output and the chosen sentence. */
+export function resetChoices(): void {
+  form.force.value = [];
+  form.candidate.value = form.sentence.value = 0;
 }
 
-/** An input that is too long to inspect still has an output. */
-async function orPredict(error: unknown, wanted: InspectRequest): Promise<never> {
+/** If an input is too long to inspect, requests only its output. Throws `error` again. */
+async function orPredict(error: unknown, request: InspectRequest): Promise<never> {
   const long = error instanceof Error && /too long/.test(error.message);
   if (long && translates.value) {
     await run("whole", async (signal) => {
-      const found = await translateWhole(wanted, signal);
-      if (!signal.aborted) whole.value = found;
+      const translation = await translateWhole(request, signal);
+      if (!signal.aborted) whole.value = translation;
     });
   } else if (long && !details.value?.streams) await predict();
   throw error;
 }
 
-/** Inspects the input, draws the result, and then loads the parts that take longer. */
+/** Inspects the input, shows the result, and then loads the slower parts. */
 export async function inspectInput(): Promise<void> {
-  const [wanted, of] = [request(), subject.value];
-  if (!wanted.text.trim() || !inspects.value) return;
-  running = of;
+  const [request, requestSubject] = [buildRequest(), subject.value];
+  if (!request.text.trim() || !inspects.value) return;
+  running = requestSubject;
   await run("translate", async (signal) => {
-    const problem = textProblem(wanted.text, details.value?.limits);
+    const problem = textProblem(request.text, details.value?.limits);
     if (problem) throw new Error(problem);
-    const found = await inspect(wanted, signal).catch((error: unknown) => orPredict(error, wanted));
+    const response = await inspect(request, signal).catch((error: unknown) => orPredict(error, request));
     if (signal.aborted) return;
     stop("extras", "why", "next", "vectors", "compare", "replay");
-    const another = answered.value !== of;
-    asked = wanted;
+    const isNewInput = answered.value !== requestSubject;
+    lastRequest = request;
     batch(() => {
       keyNeeded.value = false;
-      answer.value = found;
-      answered.value = of;
-      if (another) applyView({ ...viewOf(), at: undefined, cell: undefined, lock: undefined });
+      answer.value = response;
+      answered.value = requestSubject;
+      if (isNewInput) applyView({ ...viewOf(), at: undefined, cell: undefined, lock: undefined });
       else cell.value = null;
       other.value = null;
       replay.value = [];
-      if (another) whole.value = null;
+      if (isNewInput) whole.value = null;
     });
     if (pendingView) applyView(pendingView);
     pendingView = null;
     keepAddress();
     void loadExtras();
     void loadInfluence();
-    if (another && found.search) void loadWhole();
+    if (isNewInput && response.search) void loadWhole();
   });
-  if (running === of) running = "";
+  if (running === requestSubject) running = "";
 }
 
-/** The view of a link, applied once its input is inspected. */
+/** The view of a link. It is applied when the input has been inspected. */
 let pendingView: View | null = null;
 export function useView(view: View): void {
   pendingView = view;
 }
 
-/** Writes the input and the view into the address; an example with the default view leaves it empty. */
+/** Writes the input and the view into the address. The first example with the default view leaves it empty. */
 export function keepAddress(): void {
-  const address = current();
+  const address = currentAddress();
   if (isExample.value && !location.hash && !Object.keys(address.view).length) return;
   history.replaceState(null, "", writeAddress(address));
 }
 
-/** Follows changes of the view. */
+/** Updates the address when the view changes. */
 export function followView(): void {
   effect(() => {
     viewOf();
@@ -122,8 +122,8 @@ export function followView(): void {
   });
 }
 
-function current() {
-  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, sentence } = asking;
+function currentAddress() {
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, sentence } = form;
   return {
     text: translates.value ? text.value.trim() : text.value,
     model: model.value,
@@ -140,83 +140,83 @@ function current() {
 
 function loadExtras(): Promise<void> {
   const heads = Object.keys(answer.value?.attention ?? {}).length > 0;
-  const wanted = [...(heads ? (["ablation"] as const) : []), ...(translates.value ? (["beam"] as const) : []), "lens" as const];
+  const include = [...(heads ? (["ablation"] as const) : []), ...(translates.value ? (["beam"] as const) : []), "lens" as const];
   return run("extras", async (signal) => {
-    const { ablation, beam, lens } = await inspect({ ...asked, include: wanted }, signal);
+    const { ablation, beam, lens } = await inspect({ ...lastRequest, include }, signal);
     if (!signal.aborted && answer.value) answer.value = { ...answer.value, ablation, beam, lens };
   });
 }
 
-/** Hides each piece of the input in turn. */
+/** Loads the influence of each piece of the input. */
 function loadInfluence(): Promise<void> {
   return run("why", async (signal) => {
-    const { influences } = await inspect({ ...asked, include: ["influence"] }, signal);
+    const { influences } = await inspect({ ...lastRequest, include: ["influence"] }, signal);
     if (!signal.aborted && answer.value) answer.value = { ...answer.value, influences };
   });
 }
 
 export function loadVectors(): Promise<void> {
   return run("vectors", async (signal) => {
-    const { vectors } = await inspect({ ...asked, include: ["vectors"] }, signal);
+    const { vectors } = await inspect({ ...lastRequest, include: ["vectors"] }, signal);
     if (!signal.aborted && answer.value) answer.value = { ...answer.value, vectors };
   });
 }
 
-/** Translates all sentences of a text, of which one is inspected, with the glossary, by the checkpoint that the server uses. */
+/** Translates all sentences of the text with the glossary. The server uses its default checkpoint for this. */
 async function loadWhole(): Promise<void> {
   stop("whole");
   const several = (answer.value?.sentences?.length ?? 1) > 1;
   const { terms, problem } = glossaryOf(glossary.value);
   const required = Object.keys(terms).length > 0 ? terms : undefined;
   if (problem) status.whole.value = { busy: false, problem };
-  if (problem || (!several && !required) || (asked.checkpoint && asked.checkpoint !== details.value?.checkpoint)) return;
+  if (problem || (!several && !required) || (lastRequest.checkpoint && lastRequest.checkpoint !== details.value?.checkpoint)) return;
   await run("whole", async (signal) => {
-    const found = await translateWhole({ ...asked, glossary: required }, signal);
-    if (!signal.aborted) whole.value = found;
+    const translation = await translateWhole({ ...lastRequest, glossary: required }, signal);
+    if (!signal.aborted) whole.value = translation;
   });
 }
 
-/** Inspects again after `change` of the request, which is undone if that fails. */
+/** Applies `change` to the form and inspects again. Undoes the change if the inspection fails. */
 async function changed(change: () => void): Promise<void> {
-  const { force, candidate, sentence } = asking;
+  const { force, candidate, sentence } = form;
   const before = [force.value, candidate.value, sentence.value] as const;
   batch(change);
   await inspectInput();
   if (status.translate.value.problem) batch(() => ([force.value, candidate.value, sentence.value] = before));
 }
 
-/** Decodes again from the pieces before `step`, then `token`. */
+/** Forces the pieces before `step` and then `token`, and decodes the rest again. */
 export function force(step: number, token: number): Promise<void> {
   return changed(() => {
-    asking.force.value = [...((inspection.value ? targetOf(inspection.value).ids.slice(0, step) : [])), token];
-    asking.candidate.value = 0;
+    form.force.value = [...((inspection.value ? targetOf(inspection.value).ids.slice(0, step) : [])), token];
+    form.candidate.value = 0;
   });
 }
 
 export function release(): Promise<void> {
   return changed(() => {
-    asking.force.value = [];
-    asking.candidate.value = 0;
+    form.force.value = [];
+    form.candidate.value = 0;
   });
 }
 
 /** Inspects another of the n best outputs. */
 export function chooseCandidate(candidate: number): Promise<void> {
-  return changed(() => (asking.candidate.value = candidate));
+  return changed(() => (form.candidate.value = candidate));
 }
 
 export function chooseSentence(sentence: number): Promise<void> {
   return changed(() => {
-    letGo();
-    asking.sentence.value = sentence;
+    resetChoices();
+    form.sentence.value = sentence;
   });
 }
 
-/** Another text is decoded without the pieces that were forced for the earlier one. */
+/** Inspects the input in the form. A new text removes the forced pieces. */
 export function inspectAgain(): Promise<void> {
   if (translates.value) {
-    if (asking.text.value.trim() !== asked.text) letGo();
-    asking.candidate.value = 0;
+    if (form.text.value.trim() !== lastRequest.text) resetChoices();
+    form.candidate.value = 0;
   }
   return inspectInput();
 }
@@ -224,9 +224,9 @@ export function inspectAgain(): Promise<void> {
 export function loadOther(model: string, checkpoint: string): Promise<void> {
   return run("compare", async (signal) => {
     other.value = null;
-    const wanted = { ...asked, force: undefined, candidate: undefined, nbest: undefined };
-    const found = await inspect({ ...wanted, model, checkpoint: checkpoint || undefined }, signal);
-    if (!signal.aborted) other.value = found;
+    const request = { ...lastRequest, force: undefined, candidate: undefined, nbest: undefined };
+    const response = await inspect({ ...request, model, checkpoint: checkpoint || undefined }, signal);
+    if (!signal.aborted) other.value = response;
   });
 }
 
@@ -234,31 +234,31 @@ export function loadReplay(): Promise<void> {
   return run("replay", async (signal) => {
     replay.value = [];
     const model = details.value;
-    const wanted = { ...asked, force: undefined, candidate: undefined, nbest: undefined, model: model?.name };
+    const request = { ...lastRequest, force: undefined, candidate: undefined, nbest: undefined, model: model?.name };
     for (const checkpoint of model ? distinct(model) : []) {
-      const found = await inspect({ ...wanted, checkpoint }, signal);
+      const response = await inspect({ ...request, checkpoint }, signal);
       if (signal.aborted) return;
-      replay.value = [...replay.value, found];
+      replay.value = [...replay.value, response];
     }
   });
 }
 
-/** Appends a token to the text, and inspects it again. */
+/** Appends a token to the text and inspects the text again. */
 export function chooseNext(label: string): Promise<void> {
-  asking.text.value += label;
+  form.text.value += label;
   return inspectInput();
 }
 
-/** Follows the settings of sampling with the probabilities of the next token. */
+/** Updates the distribution of the next token when a sampling setting changes. */
 export function followSampling(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
-    const wanted = settings.value;
+    const sampling = settings.value;
     clearTimeout(timer);
     if (!details.peek()?.streams || !inspection.peek()?.next) return;
     timer = setTimeout(() => {
       void run("next", async (signal) => {
-        const { next } = await inspect({ ...asked, settings: wanted }, signal);
+        const { next } = await inspect({ ...lastRequest, settings: sampling }, signal);
         if (!signal.aborted && answer.value) answer.value = { ...answer.value, next };
       });
     }, 120);
@@ -267,21 +267,21 @@ export function followSampling(): void {
 
 const PAUSE = 300; // milliseconds without typing
 
-/** Translates while the user writes, if that is chosen. */
+/** Translates while the user types, if this option is on. */
 export function followTyping(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
-    const text = asking.text.value;
+    const text = form.text.value;
     clearTimeout(timer);
-    if (asTyped.value && translates.value && text.trim()) timer = setTimeout(() => inspection.value === null && void inspectAgain(), PAUSE);
+    if (translateWhileTyping.value && translates.value && text.trim()) timer = setTimeout(() => inspection.value === null && void inspectAgain(), PAUSE);
   });
 }
 
-/** Stops a request whose text, model or settings have changed in the form. */
+/** Stops the running request when the text, the model or the settings in the form change. */
 export function followForm(): void {
   effect(() => {
-    const wanted = subject.value;
-    if (running && running !== wanted) {
+    const formSubject = subject.value;
+    if (running && running !== formSubject) {
       running = "";
       stop("translate");
     }

@@ -2,7 +2,7 @@ import type { ModelEntry } from "./document";
 
 const NAMES = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
 
-/** As a person reads it; "" where a model says none. */
+/** The English name of a language code; "" if there is no code. */
 export function languageName(code: string | null | undefined): string {
   try {
     return code ? (NAMES.of(code) ?? code) : "";
@@ -11,7 +11,7 @@ export function languageName(code: string | null | undefined): string {
   }
 }
 
-/** "English → German"; one side alone where the other is not said. */
+/** "English → German"; only one side if the other is unknown. */
 export function directionOf({ source, target }: { source?: string | null; target?: string | null }): string {
   const [from, to] = [languageName(source), languageName(target)];
   return from && to ? `${from} → ${to}` : from ? `from ${from}` : to ? `to ${to}` : "";

@@ -22,14 +22,14 @@ export function decode(floats: Floats): Float32Array {
   return values;
 }
 
-/** A tensor of two dimensions, or one plane of a tensor of three. */
+/** A tensor with two dimensions, or one slice of a tensor with three. */
 export function plane(floats: Floats, index = 0): Matrix {
   const [rows, columns] = floats.shape.slice(-2);
   const size = rows * columns;
   return { rows, columns, values: decode(floats).subarray(index * size, (index + 1) * size) };
 }
 
-/** The mean over the first dimension of three. */
+/** The mean over the first of three dimensions. */
 export function mean(floats: Floats): Matrix {
   let matrix = means.get(floats);
   if (!matrix) {
@@ -65,16 +65,16 @@ function divideRows(matrix: Matrix, divisor: (row: Float32Array) => number): Mat
   return { ...matrix, values };
 }
 
-/** Each row divided by its sum; rows of zeros stay. */
+/** Divide each row by its sum. Rows of zeros do not change. */
 export function renormalize(matrix: Matrix): Matrix {
   return divideRows(matrix, (values) => values.reduce((sum, value) => sum + value, 0));
 }
 
-/** Each row divided by its largest value; rows of zeros stay. */
+/** Divide each row by its largest value. Rows of zeros do not change. */
 export function stretch(matrix: Matrix): Matrix {
-  return divideRows(matrix, (values) => values.reduce((most, value) => Math.max(most, value), 0));
+  return divideRows(matrix, (values) => values.reduce((max, value) => Math.max(max, value), 0));
 }
 
 export function largest(matrix: Matrix): number {
-  return matrix.values.reduce((most, value) => Math.max(most, value), 0);
+  return matrix.values.reduce((max, value) => Math.max(max, value), 0);
 }

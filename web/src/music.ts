@@ -1,4 +1,4 @@
-// Music as frames of MIDI pitches: its notes, its sound and its MIDI file.
+// Music as frames of MIDI pitches: notes, playback and MIDI file.
 import { writeMidi, type MidiEvent } from "midi-file";
 import type { Roll } from "./document";
 
@@ -11,25 +11,25 @@ export interface Note {
 }
 
 const TICKS = 480; // per quarter note
-const BEAT = 0.5; // seconds of a quarter note
+const BEAT = 0.5; // seconds per quarter note
 const NAMES = ["C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B"];
 
 export function pitchName(pitch: number): string {
   return `${NAMES[pitch % 12]}${Math.floor(pitch / 12) - 1}`;
 }
 
-/** The notes of a roll: a pitch in consecutive frames is one note. */
+/** The notes of a roll. A pitch in consecutive frames is one note. */
 export function notesOf({ frames, given }: Roll): Note[] {
   const notes: Note[] = [];
   const sounding = new Map<number, Note>();
   frames.forEach((frame, time) => {
     for (const [pitch] of [...sounding]) if (!frame.includes(pitch)) sounding.delete(pitch);
     for (const pitch of frame) {
-      const known = given === undefined || (given[time] ?? []).includes(pitch);
-      const before = sounding.get(pitch);
-      if (before && before.given === known) before.length++;
+      const isGiven = given === undefined || (given[time] ?? []).includes(pitch);
+      const previous = sounding.get(pitch);
+      if (previous && previous.given === isGiven) previous.length++;
       else {
-        const note = { pitch, start: time, length: 1, given: known };
+        const note = { pitch, start: time, length: 1, given: isGiven };
         sounding.set(pitch, note);
         notes.push(note);
       }
@@ -38,14 +38,14 @@ export function notesOf({ frames, given }: Roll): Note[] {
   return notes;
 }
 
-/** A MIDI file of one track. */
+/** A MIDI file with one track. */
 export function midiOf(roll: Roll): Uint8Array {
   const ticks = TICKS / roll.steps;
   const times = notesOf(roll).flatMap(({ pitch, start, length }) => [
     { at: start * ticks, event: { type: "noteOn" as const, channel: 0, noteNumber: pitch, velocity: 80 } },
     { at: (start + length) * ticks, event: { type: "noteOff" as const, channel: 0, noteNumber: pitch, velocity: 0 } },
   ]);
-  // At one time notes end before others begin.
+  // At equal times, note ends come before note starts.
   times.sort((one, other) => one.at - other.at || (one.event.type === "noteOff" ? -1 : 1) - (other.event.type === "noteOff" ? -1 : 1));
   let now = 0;
   const events: MidiEvent[] = times.map(({ at, event }) => {
@@ -58,7 +58,7 @@ export function midiOf(roll: Roll): Uint8Array {
   return new Uint8Array(writeMidi({ header: { format: 0, numTracks: 1, ticksPerBeat: TICKS }, tracks: [[tempo, ...events, end]] }));
 }
 
-/** Plays a roll, and returns a function that stops it. */
+/** Plays a roll. Returns a function that stops it. */
 export function play(roll: Roll, ended: () => void): () => void {
   const context = new AudioContext();
   const seconds = BEAT / roll.steps;

@@ -1,14 +1,14 @@
 import type { Bundle } from "./document";
 
-/** JSON that may stand in a script element. */
+/** JSON that is safe inside a script element. */
 export function scriptJson(value: unknown): string {
   return JSON.stringify(value).replaceAll("<", "\\u003c");
 }
 
-/** The template of the page that works offline, with `bundle` in it. */
+/** Inserts `bundle` into the template of the offline page. */
 export function fillTemplate(template: string, bundle: object): string {
   const empty = /(<script[^>]*\bid="bundle"[^>]*>)\s*(<\/script>)/;
-  if (!empty.test(template)) throw new Error("The page for offline use has no place for the data.");
+  if (!empty.test(template)) throw new Error("The template of the offline page has no element for the data. Build the page again.");
   return template.replace(empty, (_, open: string, close: string) => open + scriptJson(bundle) + close);
 }
 

@@ -16,15 +16,15 @@ export function measureText(text: string): number {
   return width;
 }
 
-/** One pixel for each cell, which the style sheet enlarges; `most` has the strongest color. */
-export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: boolean, most = largest(matrix)): void {
+/** Paints one pixel per cell; the style sheet enlarges it. The value `max` has the strongest color. */
+export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: boolean, max = largest(matrix)): void {
   canvas.width = matrix.columns;
   canvas.height = matrix.rows;
   const context = canvas.getContext("2d");
   if (!context || matrix.values.length === 0) return;
   const image = context.createImageData(matrix.columns, matrix.rows);
-  most ||= 1;
-  matrix.values.forEach((value, index) => image.data.set([...colorOf(value / most, dark), 255], 4 * index));
+  max ||= 1;
+  matrix.values.forEach((value, index) => image.data.set([...colorOf(value / max, dark), 255], 4 * index));
   context.putImageData(image, 0, 0);
 }
 
@@ -34,7 +34,7 @@ export interface Geometry {
   size: number;
 }
 
-/** Diagonal lines over the cells that a mask hides. */
+/** Paints diagonal lines over the cells that a mask hides. */
 export function paintMask(canvas: HTMLCanvasElement, allowed: Matrix, size: number): void {
   const ratio = devicePixelRatio;
   [canvas.width, canvas.height] = [allowed.columns * size * ratio, allowed.rows * size * ratio];
@@ -57,7 +57,7 @@ export function paintMask(canvas: HTMLCanvasElement, allowed: Matrix, size: numb
   context.stroke();
 }
 
-/** The labels of a heat map, around its cells. */
+/** Paints the labels of a heat map next to its cells. */
 export function paintLabels(canvas: HTMLCanvasElement, queries: string[], keys: string[], { left, top, size }: Geometry): void {
   const [width, height] = [left + keys.length * size + 1, top + queries.length * size + 1];
   const ratio = devicePixelRatio;

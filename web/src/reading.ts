@@ -1,29 +1,29 @@
-// What the components read from an inspection document.
+// Functions that read an inspection document.
 import type { Alternative, Attention, Inspection, Prediction, Surface } from "./document";
 import { inputWords, isSpecial, type Words } from "./words";
 
-/** The text that a model read, of a translation the source. */
+/** The input of the model; for a translation, the source. */
 export const sourceOf = (inspection: Inspection): Surface => inspection.surfaces[0];
 
-/** The pieces that a translation consists of, the last of them "</s>" if it is finished. */
+/** The pieces of a translation. The last one is "</s>" if the translation is finished. */
 export const targetOf = (inspection: Inspection): Surface => inspection.surfaces[1];
 
-/** The position of the prediction at each piece, −1 before the first, that a text's next piece is predicted from. */
+/** Whether the model continues a text: it predicts a token after each piece, and there is no search. */
 export function isContinued({ predictions, search }: Inspection): boolean {
   return !search && predictions.some((each) => each.at.kind === "after" && each.kind === "token");
 }
 
-const MADE_OF: Record<string, string> = { self: "self-attention", source: "encoder-decoder attention", edges: "attention along edges" };
+const ATTENTION_NAMES: Record<string, string> = { self: "self-attention", source: "encoder-decoder attention", edges: "attention along edges" };
 
-/** The type of an attention: those of one type have the same axes. */
+/** The type of an attention. Attentions with equal types have equal axes. */
 export function groupOf({ side, part }: Attention): string {
   const [first, ...rest] = part.split(" ");
-  const name = [MADE_OF[first.split(".").at(-1)!] ?? first, ...rest].join(" ");
+  const name = [ATTENTION_NAMES[first.split(".").at(-1)!] ?? first, ...rest].join(" ");
   const whole = first === "source" ? name : [side, name].filter(Boolean).join(" ");
   return whole[0].toUpperCase() + whole.slice(1);
 }
 
-/** The words of the labels of an axis: those of a surface, or of what a decoder reads; otherwise each label is a word. */
+/** The words of the labels of an axis: the words of a surface or of the decoder input; otherwise each label is a word. */
 export function wordsOf(inspection: Inspection, labels: string[]): Words {
   const same = (left: string[], right: string[]) => left.length === right.length && left.every((label, index) => label === right[index]);
   for (const { pieces, words, spelled } of inspection.surfaces) {
@@ -34,7 +34,7 @@ export function wordsOf(inspection: Inspection, labels: string[]): Words {
   return { of: labels.map((_, index) => index), spelled: labels };
 }
 
-/** The row of an attention that a prediction was made from; null: from all rows. */
+/** The row of an attention that produces a prediction; null if all rows do. */
 export function rowOf({ query }: Attention, { at }: Prediction, surfaces: Surface[]): number | null {
   const { labels } = query;
   const { pieces } = surfaces[at.surface];
@@ -49,22 +49,22 @@ export function rowOf({ query }: Attention, { at }: Prediction, surfaces: Surfac
   return row < labels.length ? row : null;
 }
 
-/** A piece of a text whose next pieces are predicted; the last has no label, since nothing follows it. */
+/** A piece of a continued text, with its prediction. The last step is the piece after the end of the text. */
 export interface Step {
-  /** null after the last piece. */
+  /** null for the piece after the end. */
   label: string | null;
   log_probability: number | null;
   alternatives: Alternative[];
 }
 
-/** The pieces of a continued text with the prediction of each, and of the piece after the last. */
+/** The steps of a continued text: each piece, and the piece after the end. */
 export function stepsOf(inspection: Inspection): Step[] {
   const { pieces, separator } = sourceOf(inspection);
-  const known = new Map(inspection.predictions.map((each) => [each.at.pieces[0] + 1, each]));
+  const predictions = new Map(inspection.predictions.map((each) => [each.at.pieces[0] + 1, each]));
   return [...pieces, null].flatMap((piece, place) => {
-    const found = known.get(place);
-    if (piece === null && !found) return [];
+    const prediction = predictions.get(place);
+    if (piece === null && !prediction) return [];
     const label = piece === null ? null : place > 0 ? separator + piece : piece;
-    return [{ label, log_probability: piece === null ? null : (found?.log_probability ?? 0), alternatives: found?.alternatives ?? [] }];
+    return [{ label, log_probability: piece === null ? null : (prediction?.log_probability ?? 0), alternatives: prediction?.alternatives ?? [] }];
   });
 }

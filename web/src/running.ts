@@ -1,10 +1,10 @@
-// One task at a place of the page: a later one takes the stead of what still runs there.
+// Each place of the page runs one task. A new task stops the previous task of its place.
 import { KeyNeeded } from "./api";
 import { keyNeeded, status, type Place } from "./state";
 
 const controllers = new Map<Place, AbortController>();
 
-/** Runs `task` with its state and problem kept at `place`. A task asks `signal` before it changes anything. */
+/** Runs `task` and stores its progress and error in `status[place]`. A task must check `signal` before it changes state. */
 export async function run(place: Place, task: (signal: AbortSignal) => Promise<void>): Promise<void> {
   controllers.get(place)?.abort();
   const controller = new AbortController();

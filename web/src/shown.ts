@@ -4,10 +4,10 @@ import { mean, plane, type Matrix } from "./matrix";
 import { groupOf, wordsOf } from "./reading";
 import type { Words } from "./words";
 
-/** `head` null is the mean of the heads; or a name of `rollout`. */
+/** A head (null: the mean of the heads), or a rollout by its name. */
 export type Choice = { attention: string; head: number | null } | { rollout: string };
 
-/** A head drawn over another. */
+/** A head that is drawn in addition to the chosen one. */
 export type Overlaid = { attention: string; head: number | null };
 
 export interface Shown {
@@ -18,12 +18,12 @@ export interface Shown {
   matrix: Matrix;
   /** 1 where a query may attend to a key; null: everywhere. */
   allowed: Matrix | null;
-  /** null of a rollout. */
+  /** null for a rollout. */
   attention: string | null;
   head: number | null;
   queries: string[];
   keys: string[];
-  /** The types of the positions. */
+  /** The names of the axes. */
   rows: string;
   columns: string;
   queryWords: Words;
@@ -40,7 +40,7 @@ export function headsOf(inspection: Inspection, name: string): number {
   return inspection.attention[name].weights.shape[0];
 }
 
-/** The attention that the answer is read from: a pointer, the alignment's, the pooling, or the last one. */
+/** The default head: the copying attention, the aligning head, the pooling, or the last attention. */
 export function defaultChoice(inspection: Inspection): Choice | null {
   const { alignment, attention } = inspection;
   const names = Object.keys(attention);
@@ -68,32 +68,32 @@ export function titleOf(choice: Choice): string {
   return `${choice.attention}, ${choice.head === null ? "mean of the heads" : `head ${choice.head}`}`;
 }
 
-/** Those of `heads` that can be drawn over `choice`: they exist, are of its type, and differ from it. */
+/** The heads that can be drawn together with `choice`: they exist, have its type, and differ from it. */
 export function fitting(inspection: Inspection, choice: Choice, heads: Overlaid[]): Overlaid[] {
   const { group } = show(inspection, choice);
   const exists = ({ attention, head }: Overlaid) => inspection.attention[attention] && groupOf(inspection.attention[attention]) === group && (head ?? 0) < headsOf(inspection, attention);
   return heads.filter((each) => exists(each) && !sameChoice(each, choice));
 }
 
-/** `heads` with one more, or without it if it is one of them. */
+/** Adds `head` to `heads`, or removes it if it is in the list. */
 export function toggled(heads: Overlaid[], head: Overlaid): Overlaid[] {
   const others = heads.filter((each) => !sameChoice(each, head));
   return others.length < heads.length ? others : [...heads, head];
 }
 
-/** Whether the aligned text reads the rows of `choice` one step late. */
+/** Whether the aligned text shows the rows of `choice` one step late. */
 export function readLate(inspection: Inspection, choice: Choice): boolean {
   return !("rollout" in choice) && show(inspection, choice).why !== "" && !!inspection.alignment?.shift;
 }
 
-/** As `show`, for the aligned text: an alignment may read the row after a piece, whose input is that piece. */
+/** Like `show`, for the aligned text. An aligning head can use the next row, in which the decoder reads the piece. */
 export function showAligned(inspection: Inspection, choice: Choice): Shown {
   const shown = show(inspection, choice);
   if (!readLate(inspection, choice)) return shown;
   return { ...shown, title: `${shown.title}, read one step late`, matrix: plane(inspection.alignment!.weights) };
 }
 
-/** The attention whose axes a rollout has. */
+/** An attention with the axes of a rollout. */
 function axesOf(inspection: Inspection, rollout: string) {
   const all = Object.values(inspection.attention);
   const part = rollout === "source" ? "source" : "self";

@@ -1,29 +1,29 @@
 // The request of the page as a command and as Python.
-import { asking, details, settings, translates } from "./state";
+import { form, details, settings, translates } from "./state";
 
-/** A text as one word of a POSIX shell. */
+/** A text as one quoted word of a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** JSON of ASCII characters only, which is also a Python literal for texts, numbers and lists of them. */
+/** ASCII JSON. For strings, numbers and their lists it is also a Python literal. */
 export function literal(value: unknown): string {
   return JSON.stringify(value).replace(/[\u007f-\uffff]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /** The command that sends the same request to the server. */
 export function curlOf(origin: string): string {
-  const [text, model] = [asking.text.value, asking.model.value];
+  const [text, model] = [form.text.value, form.model.value];
   const streams = details.value?.streams;
   const path = translates.value ? "translate" : streams ? "generate" : "predict";
   const body = translates.value ? { text: text.trim(), model } : streams ? { prompt: text, model, ...settings.value } : { inputs: [text], model, settings: settings.value };
   return `curl -s ${origin}/v1/${path} -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
 }
 
-/** The same in Python, with the run's folder. */
+/** The same request in Python. It loads the run from `runs/NAME`. */
 export function pythonOf(): string {
-  const [text, name] = [asking.text.value, asking.model.value];
-  const given = Object.entries(settings.value).map(([key, value]) => `, ${key}=${typeof value === "boolean" ? (value ? "True" : "False") : value}`);
+  const [text, name] = [form.text.value, form.model.value];
+  const options = Object.entries(settings.value).map(([key, value]) => `, ${key}=${typeof value === "boolean" ? (value ? "True" : "False") : value}`);
   const input = translates.value ? literal(text.trim()) : `model.read(${literal(text)})`;
-  return `import regard\n\nmodel = regard.load(${literal(`runs/${name}`)})\nprint(model([${input}]${given.join("")})[0])`;
+  return `import regard\n\nmodel = regard.load(${literal(`runs/${name}`)})\nprint(model([${input}]${options.join("")})[0])`;
 }

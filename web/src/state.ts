@@ -6,26 +6,26 @@ import { readBundle } from "./offline";
 import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
 const bundle = readBundle();
-const kept = bundle?.main ?? null;
+const savedInspection = bundle?.main ?? null;
 
 /** The view of a saved page. */
 export const savedView = bundle?.view ?? {};
 
-/** A page with its data in it has no server. */
+/** Whether this is a saved page, which contains its data and has no server. */
 export const offline = bundle !== null;
 
 export const models = signal<ModelEntry[]>([]);
 export const details = signal<ModelDetails | null>(bundle?.model ?? null);
 
-/** The last inspection, and the request that it answers (`subject`). */
-export const answer = signal<Inspection | null>(kept);
+/** The last inspection, and the subject of its request. */
+export const answer = signal<Inspection | null>(savedInspection);
 export const answered = signal("");
 export const other = signal<Inspection | null>(bundle?.other ?? null);
 export const replay = signal<Inspection[]>(bundle?.replay ?? []);
 
-/** The next request. */
-export const asking = {
-  text: signal(kept?.text ?? ""),
+/** The values in the form, for the next request. */
+export const form = {
+  text: signal(savedInspection?.text ?? ""),
   model: signal(""),
   checkpoint: signal(""),
   beam: signal<number | null>(null),
@@ -38,29 +38,29 @@ export const asking = {
 
 /** The task of the model in the form. */
 export const task = computed(
-  () => kept?.model.task ?? models.value.find((model) => model.name === asking.model.value)?.task ?? "translation",
+  () => savedInspection?.model.task ?? models.value.find((model) => model.name === form.model.value)?.task ?? "translation",
 );
 
-/** Whether the model is a baseline alone. */
-export const alone = computed(() => {
+/** Whether the chosen checkpoint is a baseline without a network. */
+export const isBaseline = computed(() => {
   const own = details.value?.checkpoint;
-  return own === BASELINE && (asking.checkpoint.value || own) === own;
+  return own === BASELINE && (form.checkpoint.value || own) === own;
 });
 
-/** Whether the form translates by a search. */
-export const translates = computed(() => (kept ? kept.search !== undefined : task.value === "translation" && !alone.value));
+/** Whether the model translates. A baseline has no search and is used like other tasks. */
+export const translates = computed(() => (savedInspection ? savedInspection.search !== undefined : task.value === "translation" && !isBaseline.value));
 
 /** Whether inputs of the model in the form can be inspected. */
 export const inspects = computed(() => translates.value || details.value?.inspects !== false);
 
-/** Settings of the next output, by name; others are the run's own. */
+/** Settings of the next output, by name. Other settings have the value of the run. */
 export const settings = signal<Record<string, number | boolean>>({});
 
 const glossaryTerms = () => JSON.stringify(glossaryOf(glossary.value).terms);
 
 /** The request that an answer belongs to: another text, model or setting is another subject. */
 export const subject = computed(() => {
-  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = form;
   const search = translates.value ? [beam.value, lengthPenalty.value, coveragePenalty.value, glossaryTerms()] : [];
   const own = details.value?.streams ? {} : settings.value; // of a text, they change its continuation only
   return JSON.stringify([translates.value ? text.value.trim() : text.value, model.value, checkpoint.value, search, own]);
@@ -71,15 +71,15 @@ export const inspection = computed(() => (offline || answered.value === subject.
 
 /** Whether the text in the form is an example of the model. */
 export const isExample = computed(() => {
-  const text = asking.text.value.trim();
+  const text = form.text.value.trim();
   return !offline && (details.value?.examples ?? []).some((example) => example.trim() === text);
 });
 
-/** Required terms of a translation, one a line; see `glossary.ts`. */
+/** Required terms of a translation, one per line; see `glossary.ts`. */
 export const glossary = signal("");
 
-/** Whether a translation follows the text while it is written. */
-export const asTyped = signal(false);
+/** Whether to translate while the user types. */
+export const translateWhileTyping = signal(false);
 
 /** The translation of a text of several sentences, or with a glossary. */
 export const whole = signal<string | null>(null);
@@ -87,7 +87,7 @@ export const whole = signal<string | null>(null);
 /** The translation of a file, ready to be saved. */
 export const translatedFile = signal<{ name: string; content: Blob } | null>(null);
 
-/** Heads drawn over the chosen one, if they are of its type. */
+/** Heads to draw in addition to the chosen one. Heads of other types are ignored. */
 export const overlay = signal<Overlaid[]>([]);
 
 /** The chosen head; null for the default of each inspection. */
@@ -97,30 +97,30 @@ export const shown = computed(() =>
   inspection.value && settled.value ? show(inspection.value, settled.value) : null,
 );
 
-/** The same in the aligned text. */
+/** The chosen head, for the aligned text. */
 export const aligned = computed(() =>
   inspection.value && settled.value ? showAligned(inspection.value, settled.value) : null,
 );
 
-/** What is drawn over it. */
+/** The additional heads, for the aligned text. */
 export const overlaid = computed(() =>
   inspection.value && settled.value
     ? fitting(inspection.value, settled.value, overlay.value).map((each) => showAligned(inspection.value!, each))
     : [],
 );
 
-/** The site of the chosen answer: the index of its piece; null for the first. */
+/** The site of the chosen answer: the index of its piece; null for the default. */
 export const place = signal<number | null>(null);
 
-/** The cell worked out, by query and key. */
+/** The chosen cell of the heat map, whose weight is computed step by step. */
 export const cell = signal<{ query: number; key: number } | null>(null);
 
-/** How the aligned text is drawn; its export follows. */
+/** Options of the aligned text and its export. */
 export const unit = signal<"words" | "pieces">("pieces");
 export const linkCount = signal(3);
 export const threshold = signal(0.05);
 
-/** How the heat map is drawn; its export follows. */
+/** Options of the heat map and its export. */
 export const hideSpecial = signal(false);
 export const stretchRows = signal(false);
 
@@ -151,7 +151,7 @@ const preference = matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(preference.matches);
 preference.addEventListener("change", (event) => (systemDark.value = event.matches));
 
-// A page opened from a file may be refused the store.
+// A browser can deny storage to a page that is opened from a file.
 function stored(): Theme {
   try {
     const value = localStorage.getItem(THEME);
@@ -169,6 +169,6 @@ export function setTheme(value: Theme): void {
   try {
     localStorage.setItem(THEME, value);
   } catch {
-    // The choice then lasts as long as the page.
+    // Without storage, the choice is lost when the page is closed.
   }
 }

@@ -1,4 +1,4 @@
-// The strip of "why and where": a value for each piece of the input, from influence, a head or the rollout.
+// The strip of the part "Why": one value for each piece of the input, from the influence, a head or the rollout.
 import { computed, signal } from "@preact/signals";
 import type { Prediction } from "./document";
 import { row, type Matrix } from "./matrix";
@@ -9,38 +9,38 @@ import { inspection, settled } from "./state";
 
 export type StripMode = "influence" | "attention" | "rollout";
 
-/** What the strip displays, if the inspection has it. */
+/** The chosen mode. The strip uses influence if the inspection does not have this mode. */
 export const stripMode = signal<StripMode>("influence");
 
 export interface Strip {
   mode: StripMode;
-  /** The label that the values belong to. */
+  /** The label whose values are shown. */
   label: string;
   unit: string;
   /** Lines of pieces with their values; `hidden`: the mask hides the piece; a null value is infinite. */
   lines: { pieces: string[]; values: (number | null)[]; hidden: boolean[] }[];
-  least: number;
-  most: number;
+  min: number;
+  max: number;
   note: string;
 }
 
 const NOTES = {
-  attention: "Attention is where the model read from. It need not be why it answered so; compare with influence.",
+  attention: "Attention shows where the model read from, not why it gave this answer. Compare it with the influence.",
   rollout: "The attention of all layers multiplied, with the residual connections.",
 };
 
-/** The row of a head that the prediction was made from, or the mean of all rows. */
-function rowValues(found: Shown, prediction: Prediction): { values: number[]; hidden: boolean[] } {
+/** The row of a head that produces the prediction, or the mean of all rows. */
+function rowValues(shownHead: Shown, prediction: Prediction): { values: number[]; hidden: boolean[] } {
   const { surfaces, attention } = inspection.value!;
-  const own = found.attention === null ? { ...Object.values(attention)[0], query: { name: found.rows, labels: found.queries } } : attention[found.attention];
+  const own = shownHead.attention === null ? { ...Object.values(attention)[0], query: { name: shownHead.rows, labels: shownHead.queries } } : attention[shownHead.attention];
   const index = rowOf(own, prediction, surfaces);
   const mean = (matrix: Matrix) => Array.from({ length: matrix.columns }, (_, column) => {
     let sum = 0;
     for (let at = 0; at < matrix.rows; at++) sum += matrix.values[at * matrix.columns + column];
     return sum / matrix.rows;
   });
-  const values = index === null ? mean(found.matrix) : [...row(found.matrix, index)];
-  const hidden = found.keys.map((_, column) => index !== null && found.allowed !== null && row(found.allowed, index)[column] === 0);
+  const values = index === null ? mean(shownHead.matrix) : [...row(shownHead.matrix, index)];
+  const hidden = shownHead.keys.map((_, column) => index !== null && shownHead.allowed !== null && row(shownHead.allowed, index)[column] === 0);
   return { values, hidden };
 }
 
@@ -54,25 +54,28 @@ export const stripModes = computed<StripMode[]>(() => {
   return modes;
 });
 
+/** Influence on a number is a difference of numbers, otherwise of log probabilities. */
+const unitOf = ({ kind }: Prediction) => (kind === "number" ? "" : "nats");
+
 export const strip = computed<Strip | null>(() => {
   const [current, prediction] = [inspection.value, chosenPrediction.value];
   if (!current || !prediction) return null;
   const mode = stripModes.value.includes(stripMode.value) ? stripMode.value : "influence";
   if (mode === "influence") {
-    const found = influence.value;
-    if (!found) return null;
-    const lines = found.surfaces.map(({ pieces, values }) => ({ pieces, values, hidden: pieces.map(() => false) }));
-    return { mode, label: found.label, unit: "nats", lines, least: found.least, most: found.most, note: found.hidden };
+    const explained = influence.value;
+    if (!explained) return null;
+    const lines = explained.surfaces.map(({ pieces, values }) => ({ pieces, values, hidden: pieces.map(() => false) }));
+    return { mode, label: explained.label, unit: unitOf(prediction), lines, min: explained.min, max: explained.max, note: explained.hidden };
   }
   const rollouts = Object.keys(current.rollout ?? {});
   const choice = mode === "rollout" ? { rollout: rollouts.includes("source") ? "source" : rollouts[0] } : settled.value!;
-  const found = show(current, choice);
-  const { values, hidden } = rowValues(found, prediction);
-  const label = mode === "attention" ? `${prediction.label} (${found.title})` : prediction.label;
-  return { mode, label, unit: "", lines: [{ pieces: found.keys, values, hidden }], least: 0, most: Math.max(...values, 0), note: NOTES[mode] };
+  const shownHead = show(current, choice);
+  const { values, hidden } = rowValues(shownHead, prediction);
+  const label = mode === "attention" ? `${prediction.label} (${shownHead.title})` : prediction.label;
+  return { mode, label, unit: "", lines: [{ pieces: shownHead.keys, values, hidden }], min: 0, max: Math.max(...values, 0), note: NOTES[mode] };
 });
 
-/** The pieces of a translation's output, each of which has a strip of its own. */
+/** The pieces of the output of a translation. Each has its own strip. */
 export function outputPieces(): string[] {
   const current = inspection.value;
   return current?.search ? targetOf(current).pieces : [];

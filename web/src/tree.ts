@@ -9,7 +9,7 @@ export interface Branch {
 
 export interface PlacedNode {
   node: BeamNode | null;
-  /** Pieces before and with this one. */
+  /** Number of pieces up to this one. */
   depth: number;
   row: number;
   /** Index among the placed nodes. */
@@ -17,7 +17,7 @@ export interface PlacedNode {
   children: number[];
 }
 
-/** The hypotheses as one tree below the empty output. */
+/** The hypotheses as one tree. Its root is the empty output. */
 export function growBeam(nodes: BeamNode[]): Branch {
   const branches = new Map(nodes.map((node) => [node.id, { node, children: [] } as Branch]));
   const root: Branch = { node: null, children: [] };
@@ -34,13 +34,13 @@ function mainFirst(a: HierarchyNode<Branch>, b: HierarchyNode<Branch>): number {
 }
 
 /**
- * Steps run to the right. A hypothesis keeps its row as long as it lives, the best path the first one;
- * each other takes the first row below the one it leaves that is free until it ends.
+ * Place the hypotheses on a grid: steps are columns, from left to right. A hypothesis stays in one row, and the best
+ * path is in the first row. Another hypothesis uses the first row below its parent that is free for its whole length.
  */
 export function placeBeam(nodes: BeamNode[]): { nodes: PlacedNode[]; depth: number; rows: number } {
   const root = hierarchy(growBeam(nodes)).sort(mainFirst);
   const row = new Map<HierarchyNode<Branch>, number>();
-  /** For each row the depths that are taken. */
+  /** The occupied depths of each row. */
   const taken: Set<number>[] = [];
   const settle = (start: HierarchyNode<Branch>, above: number) => {
     const chain = [start];

@@ -1,4 +1,4 @@
-// The view of an inspection: what is chosen on the page. A link and a saved page carry it.
+// The view of an inspection: all choices on the page. Links and saved pages contain it.
 import { batch, signal } from "@preact/signals";
 import type { Choice } from "./shown";
 import { cell, choice, place, unit } from "./state";
@@ -9,15 +9,15 @@ export interface Pointed {
   index: number;
 }
 
-/** The locked piece of the aligned text, with the drawing that it belongs to; null: any drawing. */
+/** The locked piece of the aligned text. `view` identifies its drawing; null: any drawing. */
 export const lock = signal<{ at: Pointed; view: string | null } | null>(null);
 
 export interface View {
-  /** "encoder.0.self:2", without a number the mean of the heads; "rollout:encoder". */
+  /** Such as "encoder.0.self:2", "encoder.0.self" (mean of the heads) or "rollout:encoder". */
   head?: string;
   /** The site of the chosen answer. */
   at?: number;
-  /** Query and key of the cell worked out. */
+  /** Query and key of the chosen cell. */
   cell?: [number, number];
   show?: StripMode;
   unit?: "words";
@@ -35,7 +35,7 @@ function readHead(text: string): Choice {
   return { attention: name, head: number !== undefined && /^\d+$/.test(number) ? Number(number) : null };
 }
 
-/** The current view; defaults are left out. */
+/** The current view without defaults. */
 export function viewOf(): View {
   const locked = lock.value?.at;
   return {
@@ -60,7 +60,7 @@ export function applyView(view: View): void {
   });
 }
 
-/** The view as parameters of an address. */
+/** The view as address parameters. */
 export function viewParameters({ cell: at, ...view }: View): [string, string][] {
   return [...Object.entries({ ...view, ...(at && { cell: at.join(",") }) })].map(([name, value]) => [name, String(value)]);
 }

@@ -1,4 +1,4 @@
-// The data that the aligned text and the heat map draw, shared with their export.
+// The data of the aligned text and the heat map, for the page and for exports.
 import { computed } from "@preact/signals";
 import { pick, renormalize, stretch } from "./matrix";
 import { aligned, hideSpecial, linkCount, overlaid, shown, stretchRows, threshold, unit } from "./state";
@@ -15,10 +15,10 @@ export const alignedView = computed(() => {
     matrix: words ? mergeWords(matrix, queryWords, keyWords) : matrix,
   }));
   return {
-    title: current.title + (layers.length > 1 ? `, and ${layers.length - 1} more drawn over it` : ""),
+    title: current.title + (layers.length > 1 ? `, and ${layers.length - 1} more` : ""),
     rowName: current.rows,
     columnName: current.columns,
-    /** The chosen head, then those drawn over it. */
+    /** The chosen head, then the additional heads. */
     layers,
     queries: words ? current.queryWords.spelled : current.queries,
     keys: words ? current.keyWords.spelled : current.keys,
@@ -31,8 +31,8 @@ export const alignedView = computed(() => {
 export const heatView = computed(() => {
   const current = shown.value;
   if (!current) return null;
-  const kept = (labels: string[]) => labels.map((_, i) => i).filter((i) => !hideSpecial.value || !isSpecial(labels[i]));
-  const [rows, columns] = [kept(current.queries), kept(current.keys)];
+  const visibleIndices = (labels: string[]) => labels.map((_, i) => i).filter((i) => !hideSpecial.value || !isSpecial(labels[i]));
+  const [rows, columns] = [visibleIndices(current.queries), visibleIndices(current.keys)];
   const matrix = hideSpecial.value ? renormalize(pick(current.matrix, rows, columns)) : current.matrix;
   return {
     title: current.title,
@@ -43,7 +43,7 @@ export const heatView = computed(() => {
     columnName: current.columns,
     queries: rows.map((index) => current.queries[index]),
     keys: columns.map((index) => current.keys[index]),
-    /** The query and key of each row and column. */
+    /** The query index of each row and the key index of each column. */
     rows,
     columns,
   };

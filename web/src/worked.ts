@@ -5,7 +5,7 @@ export interface Term {
   index: number;
   query: number;
   key: number;
-  /** v of additive attention. */
+  /** vᵢ of additive attention; null for other attention. */
   factor: number | null;
   value: number;
 }
@@ -30,13 +30,13 @@ export interface Worked {
 
 export function softmax(energies: number[], masked: boolean[]): { exponentials: number[]; weights: number[] } {
   const seen = energies.filter((_, index) => !masked[index]);
-  const most = Math.max(...seen);
-  const exponentials = energies.map((energy, index) => (masked[index] ? 0 : Math.exp(energy - most)));
+  const max = Math.max(...seen);
+  const exponentials = energies.map((energy, index) => (masked[index] ? 0 : Math.exp(energy - max)));
   const total = exponentials.reduce((sum, value) => sum + value, 0);
   return { exponentials, weights: exponentials.map((value) => (total > 0 ? value / total : 0)) };
 }
 
-/** The terms whose sum, scaled, is the energy of `query` and `key`. */
+/** The terms of the energy of `query` and `key`. Their sum times the scale, plus the bias, is the energy. */
 export function workTerms(vectors: Vectors, head: number, query: number, key: number): Term[] {
   const left = row(plane(vectors.query, head), query);
   const right = row(plane(vectors.key, head), key);
@@ -53,14 +53,14 @@ function biasOf(vectors: Vectors, head: number, query: number, key: number): num
   return vectors.bias ? row(plane(vectors.bias, head), query)[key] : null;
 }
 
-/** Whether a position attends to none after it. */
+/** Whether no position may attend to a later one. */
 export function isCausal({ allowed }: Vectors): boolean {
   const [rows, columns] = allowed.shape;
   const values = decode(allowed);
   return rows === columns && rows > 1 && values.every((value, index) => value === 0 || index % columns <= Math.floor(index / columns));
 }
 
-/** One cell from its vectors: the energy, and the softmax over what may be seen of its row. */
+/** Computes one cell from its vectors: the energy, and the softmax over the unmasked keys of its row. */
 export function work(vectors: Vectors, head: number, query: number, key: number, recorded: ArrayLike<number>): Worked {
   const summed = (terms: Term[]) => terms.reduce((sum, term) => sum + term.value, 0);
   const energies = Array.from(recorded, (_, other) => {
@@ -86,7 +86,7 @@ export function work(vectors: Vectors, head: number, query: number, key: number,
   };
 }
 
-/** α v of every key, and their sum: what the head hands on. */
+/** α v for every key, and their sum, which is the output of the head. */
 export function weightedValues(vectors: Vectors, head: number, weights: ArrayLike<number>) {
   const values = plane(vectors.value, head);
   const parts = Array.from(weights, (weight, key) => Array.from(row(values, key), (value) => weight * value));

@@ -10,20 +10,20 @@ test("markup is escaped", () => {
   expect(escapeMarkup(`</s> & "a"`)).toBe("&lt;/s&gt; &amp; &quot;a&quot;");
 });
 
-test("rows: pieces follow each other and the arc joins them", () => {
+test("row layout: pieces do not overlap and arcs connect them", () => {
   const layout = layRows(["a", "bc"], ["d", "e"], links, measure);
   expect(layout.keys[1].x).toBe(layout.keys[0].x + layout.keys[0].width + 4);
   expect(layout.arcs).toHaveLength(1);
   expect(layout.arcs[0].path.startsWith(`M${layout.keys[0].x + layout.keys[0].width / 2},`)).toBe(true);
 });
 
-test("columns: as high as the longer side, and inside the room", () => {
+test("column layout: as high as the longer side and within the width", () => {
   const layout = layColumns(["a", "b", "c"], ["d", "e"], links, measure, 320);
   expect(layout.keys[2].y).toBeGreaterThan(layout.keys[1].y);
   expect(layout.width).toBeLessThanOrEqual(320);
 });
 
-test("the aligned text is a drawing of its own", () => {
+test("the aligned text is a complete SVG document", () => {
   const svg = drawAligned(layRows(["a", "</s>"], ["d", "e"], links, measure), { title: "head 1 <x>", source: "m" }, measure);
   expect(svg).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg" .*<\/svg>$/);
   expect(svg).toContain("&lt;/s&gt;");
@@ -45,8 +45,8 @@ test("the heat map draws each cell, its axes, its scale and its mask, and is as 
   expect(width(drawHeatMap({ ...data, allowed: null }, { ...HEAD, title: "t".repeat(100) }, measure))).toBeGreaterThanOrEqual(800);
 });
 
-test("a strip breaks its lines, and marks what is against the answer by a dash", () => {
-  const strip = { mode: "influence" as const, label: "good", unit: "nats", lines: [{ pieces: ["a", "b", "c"], values: [1, -0.5, null], hidden: [false, false, false] }], least: -0.5, most: 1, note: "" };
+test("a strip wraps lines, and pieces against the answer have a dashed border", () => {
+  const strip = { mode: "influence" as const, label: "good", unit: "nats", lines: [{ pieces: ["a", "b", "c"], values: [1, -0.5, null], hidden: [false, false, false] }], min: -0.5, max: 1, note: "" };
   const svg = drawStrip(strip, HEAD, measure, 30);
   expect(svg.match(/<rect /g)).toHaveLength(4); // the sheet and three pieces
   expect(svg.match(/stroke-dasharray/g)).toHaveLength(1);
@@ -54,7 +54,7 @@ test("a strip breaks its lines, and marks what is against the answer by a dash",
   expect(svg).toContain("strongest 1.00 nats");
 });
 
-test("the colors run evenly in lightness", () => {
+test("the color scales change evenly in lightness", () => {
   for (const dark of [false, true]) {
     const lightness = Array.from({ length: 101 }, (_, index) => {
       const [red, green, blue] = colorOf(index / 100, dark);

@@ -17,26 +17,26 @@ const found = {
 };
 const head = (attention: string, head: number | null) => ({ attention, head });
 
-test("heads of one kind are drawn over each other, whatever their layer, and the one that is looked at once", () => {
+test("heads of one type and any layer can be overlaid, and the chosen head is drawn once", () => {
   const wanted = [head("decoder.1.source", 0), head("encoder.0.self", 0), head("decoder.0.source", 1), head("decoder.0.source", 5), head("gone", 0)];
   expect(fitting(found, head("decoder.0.source", 1), wanted)).toEqual([head("decoder.1.source", 0)]);
   expect(fitting(found, head("encoder.0.self", 1), wanted)).toEqual([head("encoder.0.self", 0)]);
 });
 
-test("a head is taken along, and left again", () => {
+test("a head is added and removed", () => {
   const one = toggled([], head("a", 0));
   expect(toggled(one, head("a", 1))).toEqual([head("a", 0), head("a", 1)]);
   expect(toggled(one, head("a", 0))).toEqual([]);
 });
 
-test("only the alignment's own head is read late", () => {
+test("only the aligning head is read one step late", () => {
   expect(readLate(found, head("decoder.0.source", 1))).toBe(true);
   expect([...showAligned(found, head("decoder.0.source", 1)).matrix.values]).toEqual([0.25, 0.75, 0, 0]);
   expect(readLate(found, head("decoder.0.source", 0))).toBe(false);
   expect(readLate({ ...found, alignment: { ...found.alignment, shift: 0 } }, head("decoder.0.source", 1))).toBe(false);
 });
 
-test("links of several heads between the same pieces lie side by side, those of one in the middle", () => {
+test("links of several heads are next to each other, and links of one head are in the middle", () => {
   const measure = (text: string) => 8 * text.length;
   const link = { query: 0, key: 0, weight: 0.5 };
   const two = [{ ...link, layer: 0 }, { ...link, layer: 1 }];
@@ -49,7 +49,7 @@ test("links of several heads between the same pieces lie side by side, those of 
   for (const layer of [0, 1]) expect(svg).toContain(`stroke="${layerColor(layer, false)}" stroke-dasharray="${layerDash(layer) || "none"}"`);
 });
 
-test("colors and dashes tell heads apart", () => {
+test("heads differ in color or dash", () => {
   for (const dark of [false, true]) {
     const looks = Array.from({ length: 8 }, (_, layer) => layerColor(layer, dark));
     expect(new Set(looks).size).toBe(8);
@@ -58,12 +58,12 @@ test("colors and dashes tell heads apart", () => {
   expect(new Set([0, 1, 2, 3].map(layerDash)).size).toBe(4);
 });
 
-test("what is drawn follows what is overlaid, and the title counts it", async () => {
+test("the drawing and its title include the overlaid heads", async () => {
   const { state } = await openExample();
   const { alignedView } = await import("../src/views");
   state.choice.value = head("decoder.0.source", 0);
   expect(alignedView.value!.links.map((link) => [link.layer, link.query, link.key])).toEqual([[0, 0, 0], [0, 1, 1]]);
   state.overlay.value = [head("decoder.0.source", 1)];
   expect(alignedView.value!.links.slice(2).map((link) => [link.layer, link.query, link.key])).toEqual([[1, 0, 1], [1, 1, 0]]);
-  expect(alignedView.value!.title).toBe("decoder.0.source, head 0, and 1 more drawn over it");
+  expect(alignedView.value!.title).toBe("decoder.0.source, head 0, and 1 more");
 });

@@ -9,19 +9,19 @@ import { attentionOf, inspectionOf, openExample, openPage, settled, surfaceOf } 
 
 afterEach(() => vi.unstubAllGlobals());
 
-test("names make a line that reads as the same names", () => {
+test("names are written as a line and read back", () => {
   for (const names of [["a", "b"], ["a b", "c"], ["[x", "y"], ["é"]]) expect(namesOf(joinNames(names))).toEqual(names);
   expect([namesOf("  a   b "), namesOf("[1, 2]"), namesOf("[broken")]).toEqual([["a", "b"], ["1", "2"], ["[broken"]]);
 });
 
-test("a glossary has a term a line, and names the first line that is none", () => {
+test("a glossary has one term per line, and its error names the first invalid line", () => {
   expect(glossaryOf("dog = Hund\n\na = b = c")).toEqual({ terms: { dog: "Hund", a: "b = c" }, problem: "" });
   expect(glossaryOf("dog = Hund\ncat\n= x").problem).toContain("Line 2");
 });
 
 const RING = surfaceOf(["a", "b", "c", "d"], { kind: "graph", edges: [[0, 1], [1, 2], [2, 0]] });
 
-test("equal graphs have equal layouts, no two nodes touch, and a center is in the middle of its rings", () => {
+test("equal graphs have equal layouts, nodes do not overlap, and the center is in the middle", () => {
   const layout = layGraph(RING);
   expect(layGraph(RING)).toEqual(layout);
   for (const [one, left] of layout.nodes.entries())
@@ -36,7 +36,7 @@ test("distances follow edges in both directions", () => {
   expect(distances(4, [[0, 1], [2, 1]], 0)).toEqual([0, 1, 2, Infinity]);
 });
 
-test("the weight of an edge is the larger of its directions, and unknown beyond the queries", () => {
+test("the weight of an edge is the larger of its two directions, and null without a query", () => {
   const attention = attentionOf("encoder", 0, "edges", floats([1, 1, 2], [0.25, 0.75]), ["a"], ["a", "b"]);
   const matrix = { rows: 1, columns: 2, values: Float32Array.from([0.25, 0.75]) };
   expect(edgeWeight(attention, matrix, RING.pieces, [1, 0])).toBe(0.75);
@@ -45,7 +45,7 @@ test("the weight of an edge is the larger of its directions, and unknown beyond 
 
 const ROLL = { steps: 2, frames: [[60, 64], [60], [60, 67]], given: [[60, 64], [60], [60]] };
 
-test("a pitch in consecutive frames is one note, and added notes are not given", () => {
+test("a pitch in consecutive frames is one note, and predicted notes are not given", () => {
   expect(notesOf(ROLL)).toEqual([
     { pitch: 60, start: 0, length: 3, given: true }, { pitch: 64, start: 0, length: 1, given: true }, { pitch: 67, start: 2, length: 1, given: false },
   ]);
@@ -62,9 +62,9 @@ test("a MIDI file has each note at its time", () => {
   expect(events.sort()).toEqual([["noteOff", 60, 1.5], ["noteOff", 64, 0.5], ["noteOff", 67, 1.5], ["noteOn", 60, 0], ["noteOn", 64, 0], ["noteOn", 67, 1]].sort());
 });
 
-test("with a glossary the whole text is translated with its terms", async () => {
+test("with a glossary, the whole text is translated with its terms", async () => {
   const { asked, actions, state } = await openExample();
-  state.asking.text.value = "A dog.";
+  state.form.text.value = "A dog.";
   state.glossary.value = "dog = Hund";
   void actions.submit();
   await asked.at(-1)!.answer(inspectionOf("A dog."));
@@ -78,14 +78,14 @@ test("with a glossary the whole text is translated with its terms", async () => 
   expect(state.status.whole.value.problem).toContain("Line 1");
 });
 
-test("a text is translated while it is written, after a pause, if that is chosen", async () => {
+test("with the option on, a text is translated after a pause in typing", async () => {
   const page = await openExample();
   page.actions.followTyping();
   const requests = () => page.asked.filter(({ path, body }) => path === "./v1/inspect" && body.text === "A c" && !body.include).length;
-  page.state.asking.text.value = "A c";
+  page.state.form.text.value = "A c";
   await new Promise((resolve) => setTimeout(resolve, 400));
   expect(requests()).toBe(0);
-  page.state.asTyped.value = true;
+  page.state.translateWhileTyping.value = true;
   await new Promise((resolve) => setTimeout(resolve, 400));
   expect(requests()).toBe(1);
 });
@@ -95,20 +95,20 @@ test("an input that is too long to inspect is still predicted", async () => {
   const { asked, actions, predicting, state } = await openPage("", ["one"], { entries: { one: { task: "classification" } }, details: { one: details } });
   void actions.start();
   await settled();
-  state.asking.text.value = "a long text";
+  state.form.text.value = "a long text";
   void actions.submit();
   await asked.at(-1)!.answer({ error: "Invalid request: the input is too long to inspect: 300 positions" }, 400);
   expect(asked.at(-1)!.path).toBe("./v1/predict");
   await asked.at(-1)!.answer({ outputs: [{ label: "good" }] });
-  expect(predicting.output.value?.found).toEqual({ label: "good" });
+  expect(predicting.output.value?.result).toEqual({ label: "good" });
   expect(state.status.translate.value.problem).toContain("too long to inspect");
 });
 
-test("snippets quote for the shell, and are Python", async () => {
+test("snippets are quoted for the shell and for Python", async () => {
   const { state } = await openExample();
   const { curlOf, literal, pythonOf, quoted } = await import("../src/snippet");
   expect([quoted("it's"), literal("é\n")]).toEqual(["'it'\\''s'", '"\\u00e9\\n"']);
-  state.asking.text.value = "it's";
+  state.form.text.value = "it's";
   expect(curlOf("http://h")).toContain("http://h/v1/translate");
   expect(curlOf("http://h")).toContain("it'\\''s");
   expect(pythonOf()).toBe('import regard\n\nmodel = regard.load("runs/one")\nprint(model(["it\'s"])[0])');

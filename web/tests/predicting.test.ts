@@ -34,9 +34,9 @@ async function openBook(text = "ab", inspects = true, streams = false) {
 
 const last = (asked: Asked[], path: string) => asked.filter((each) => each.path === path).at(-1)!;
 
-test("a model of another task is looked into with the text as it stands, and without a search", async () => {
+test("for other tasks the text is sent unchanged and without search settings", async () => {
   const { asked, actions, state } = await openBook();
-  state.asking.text.value = " ab ";
+  state.form.text.value = " ab ";
   void actions.pickModel("book");
   await settled();
   expect(state.task.value).toBe("language-model");
@@ -45,15 +45,15 @@ test("a model of another task is looked into with the text as it stands, and wit
   await last(asked, "./v1/inspect").answer(bookOf(" ab "));
   expect(state.inspection.value?.text).toBe(" ab ");
   expect(location.hash).toContain("model=book");
-  state.asking.text.value = " ab";
+  state.form.text.value = " ab";
   expect(state.inspection.value).toBeNull();
 });
 
-test("the chosen head stays if another text has it, and the mean of the last attention is the default", async () => {
+test("the chosen head stays for a new text, and the default is the mean of the last attention", async () => {
   const { asked, actions, state } = await openBook();
   void actions.pickModel("book");
   await settled();
-  state.asking.text.value = "ab";
+  state.form.text.value = "ab";
   void actions.submit();
   await last(asked, "./v1/inspect").answer(bookOf("ab"));
   expect(state.shown.value?.title).toBe("decoder.0.self, mean of the heads");
@@ -63,16 +63,16 @@ test("the chosen head stays if another text has it, and the mean of the last att
   expect(state.settled.value).toEqual({ attention: "decoder.0.self", head: null });
 });
 
-test("the strip has the influence on the chosen answer, or the row of a head that it was read from", async () => {
+test("the strip shows the influence on the chosen answer, or its row in the chosen head", async () => {
   const { asked, actions, state } = await openBook();
   const { strip, stripMode } = await import("../src/strip");
   void actions.pickModel("book");
   await settled();
-  state.asking.text.value = "ab";
+  state.form.text.value = "ab";
   void actions.submit();
   const influences = [{ prediction: 2, surface: 0, values: [0.5, -1], hidden: "replaced" }];
   await last(asked, "./v1/inspect").answer({ ...bookOf("ab"), influences });
-  expect(strip.value).toMatchObject({ mode: "influence", label: "x", lines: [{ pieces: ["a", "b"], values: [0.5, -1] }], least: -1, most: 0.5, note: "replaced" });
+  expect(strip.value).toMatchObject({ mode: "influence", label: "x", lines: [{ pieces: ["a", "b"], values: [0.5, -1] }], min: -1, max: 0.5, note: "replaced" });
   stripMode.value = "attention";
   state.choice.value = { attention: "decoder.0.self", head: 0 };
   expect(strip.value).toMatchObject({ mode: "attention", lines: [{ pieces: ["<s>", "a", "b"], values: [6, 7, 8], hidden: [false, false, false] }] });
@@ -82,7 +82,7 @@ test("the strip has the influence on the chosen answer, or the row of a head tha
   expect(strip.value).toBeNull();
 });
 
-test("an output is asked for with what was set alone, and belongs to its input", async () => {
+test("a request for an output contains only changed settings, and the output belongs to its input", async () => {
   const { asked, actions, predicting, state } = await openBook();
   void actions.pickModel("book");
   await settled();
@@ -90,12 +90,12 @@ test("an output is asked for with what was set alone, and belongs to its input",
   predicting.set("length", 5);
   predicting.set("greedy", true);
   predicting.set("greedy", null);
-  state.asking.text.value = "ab";
+  state.form.text.value = "ab";
   void predicting.predict();
   expect(last(asked, "./v1/predict").body).toEqual({ inputs: ["ab"], model: "book", settings: { length: 5 } });
   await last(asked, "./v1/predict").answer({ outputs: [{ text: "abcd" }] });
-  expect(predicting.output.value).toEqual({ input: "ab", found: { text: "abcd" } });
-  expect(predicting.textOf(predicting.output.value!.found)).toBe("abcd");
+  expect(predicting.output.value).toEqual({ input: "ab", result: { text: "abcd" } });
+  expect(predicting.textOf(predicting.output.value!.result)).toBe("abcd");
   expect([predicting.textOf(3), predicting.textOf(null), predicting.textOf({ text: 1 })]).toEqual([null, null, null]);
   await actions.pickModel("one");
   expect([predicting.output.value, state.settings.value]).toEqual([null, {}]);
@@ -111,49 +111,49 @@ function streamed(text: string): Response {
 test.each([
   ['data: {"text": "c", "finish_reason": "end"}\n\n', "abécc", ""],
   ['event: error\ndata: {"error": "This took long."}\n\n', "abéc", "This took long."],
-  ["", "abéc", "The server stopped before the text was whole."],
-])("a text is shown as it grows, and what ends it is told", async (last_, shown, problem) => {
+  ["", "abéc", "The server stopped before the text was complete. Try again."],
+])("a text is shown while it is generated, and an error at its end is shown", async (last_, shown, problem) => {
   const { asked, actions, predicting, state } = await openBook("ab", true, true);
   void actions.pickModel("book");
   await settled();
   predicting.set("length", 5);
-  state.asking.text.value = "ab";
+  state.form.text.value = "ab";
   void predicting.predict();
   expect(last(asked, "./v1/generate").body).toEqual({ prompt: "ab", model: "book", length: 5, stream: true });
   const begun = 'data: {"text": "é", "finish_reason": null}\n\ndata: {"text": "c", "finish_reason": null}\n\n';
   await last(asked, "./v1/generate").answer(streamed(begun + last_));
   await settled();
-  expect(predicting.output.value).toEqual({ input: "ab", found: { text: shown } });
+  expect(predicting.output.value).toEqual({ input: "ab", result: { text: shown } });
   expect(state.status.predict.value).toEqual({ busy: false, problem });
 });
 
-test("a model that cannot be looked into is not asked to", async () => {
+test("a model that cannot be inspected gets no inspection request", async () => {
   const { asked, actions, state } = await openBook("ab", false);
   void actions.pickModel("book");
   await settled();
-  state.asking.text.value = "abc";
+  state.form.text.value = "abc";
   const before = asked.length;
   await actions.submit();
   expect(asked.length).toBe(before);
 });
 
-test("shades run from expected to six nats", async () => {
+test("the shade increases up to six nats", async () => {
   const { predicting } = await openBook();
   expect([0, -3, -6, -60, null].map(predicting.surprise)).toEqual([0, 0.5, 1, 1, 1]);
 });
 
-test("a baseline alone predicts and is not looked into; its network is, under its own name", async () => {
+test("a baseline without a network predicts and is not inspected; a checkpoint with a network is", async () => {
   const details = { task: "translation", takes: "a text", checkpoints: ["200", "best", "baseline"], checkpoint: "baseline", inspects: false, settings: null };
   const { asked, actions, predicting, state } = await openPage("#text=ab", ["one"], { entries: { one: { task: "translation" } }, details: { one: details } });
   void actions.start();
   await settled();
-  expect([state.alone.value, state.translates.value]).toEqual([true, false]);
+  expect([state.isBaseline.value, state.translates.value]).toEqual([true, false]);
   expect(asked).toEqual([]);
   void predicting.predict();
   await last(asked, "./v1/predict").answer({ outputs: [{ text: "AB" }] });
-  expect(predicting.textOf(predicting.output.value?.found)).toBe("AB");
-  state.asking.checkpoint.value = "best";
-  expect([state.alone.value, state.translates.value]).toEqual([false, true]);
+  expect(predicting.textOf(predicting.output.value?.result)).toBe("AB");
+  state.form.checkpoint.value = "best";
+  expect([state.isBaseline.value, state.translates.value]).toEqual([false, true]);
   void actions.submit();
   expect(last(asked, "./v1/inspect").body).toMatchObject({ text: "ab", checkpoint: "best" });
 });

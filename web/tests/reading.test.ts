@@ -6,14 +6,14 @@ import { attentionOf, documentOf, inspectionOf, predictionOf as prediction, surf
 const WEIGHTS = floats([1, 1, 1], [1]);
 const attention = (query: string[], key = query) => attentionOf("encoder", 0, "self", WEIGHTS, query, key);
 
-test("a token is predicted after the one before it, and something follows the last", () => {
+test("each token has the prediction after the token before it, and one more step follows the last token", () => {
   const predictions = [-1, 0, 1].map((place) => prediction("after", [place], "abc"[place + 1], { kind: "token" }));
   const steps = stepsOf(documentOf({ surfaces: [surface(["a", "b"], { separator: " " })], predictions }));
   expect(steps.map(({ label, log_probability }) => [label, log_probability])).toEqual([["a", -0.1], [" b", -0.1], [null, null]]);
   expect(steps.map((step) => step.alternatives[0].label)).toEqual(["a", "b", "c"]);
 });
 
-test("the row of a prediction: after the symbol that begins, at its piece, at its gap, or all of a whole input", () => {
+test("the row of a prediction: after a piece, at its piece, at its gap, or all rows for a whole input", () => {
   const surfaces = [surface(["a", "___", "___"])];
   const of = (labels: string[], kind: Parameters<typeof prediction>[0], pieces: number[]) => rowOf(attention(labels), prediction(kind, pieces, "x"), surfaces);
   expect([of(["<s>", "a", "___", "___"], "after", [-1]), of(["<s>", "a", "___", "___"], "after", [2])]).toEqual([0, 3]);
@@ -22,7 +22,7 @@ test("the row of a prediction: after the symbol that begins, at its piece, at it
   expect([of(["answer"], "whole", []), of(["<s>", "a"], "whole", []), of(["a"], "node", [2])]).toEqual([0, null, 0]);
 });
 
-test("pieces have the words of their surface, and what a decoder reads is one piece late", () => {
+test("pieces have the words of their surface, and decoder inputs are shifted by one piece", () => {
   const found = inspectionOf("a", { surfaces: [surface(["a", "b", "</s>"], { words: [0, 0, 1], spelled: ["ab", "</s>"] })] });
   expect(wordsOf(found, ["a", "b", "</s>"])).toEqual({ of: [0, 0, 1], spelled: ["ab", "</s>"] });
   expect(wordsOf(found, ["<s>", "a", "b"])).toEqual({ of: [0, 1, 1], spelled: ["<s>", "ab"] });

@@ -18,7 +18,7 @@ const inspection = inspectionOf("a", {
   rollout: { source: floats([2, 2], [0.5, 0.5, 0, 1]) },
 });
 
-test("the default is the alignment, or else the mean of the last encoder-decoder attention", () => {
+test("the default is the aligning head, otherwise the mean of the last encoder-decoder attention", () => {
   expect(defaultChoice(inspection)).toEqual({ attention: "decoder.0.source", head: null });
   const alignment = { attention: "decoder.0.source", head: 1, shift: 0, why: "It fits.", links: [], weights: floats([1, 1], [0.5]) };
   const aligned = { ...inspection, alignment } as Inspection;
@@ -27,20 +27,20 @@ test("the default is the alignment, or else the mean of the last encoder-decoder
   expect(defaultChoice({ ...inspection, attention: {} })).toBeNull();
 });
 
-test("a choice that an inspection lacks gives way to its default", () => {
+test("a choice that does not exist is replaced by the default", () => {
   expect(settle(inspection, { attention: "decoder.9.source", head: 0 })).toEqual({ attention: "decoder.0.source", head: null });
   expect(settle(inspection, { attention: "encoder.0.self", head: 7 })).toEqual({ attention: "decoder.0.source", head: null });
   expect(settle(inspection, { rollout: "source" })).toEqual({ rollout: "source" });
 });
 
-test("labels by kind", () => {
+test("labels of each type of attention", () => {
   expect(show(inspection, { attention: "decoder.0.self", head: 0 }).keys).toEqual(["<s>", "a"]);
   expect(show(inspection, { attention: "decoder.0.source", head: 0 }).queries).toEqual(["a", "</s>"]);
   expect([...show(inspection, { attention: "encoder.0.self", head: null }).matrix.values]).toEqual([0.5, 0.5, 0.5, 0.5]);
   expect(groupsOf(inspection)).toEqual(["Encoder-decoder attention", "Encoder self-attention", "Decoder self-attention"]);
 });
 
-test("measures, and heads in their order", () => {
+test("measures, and heads sorted by a measure", () => {
   const names = Object.keys(inspection.attention);
   expect(measuresOf(inspection)).toEqual(["entropy"]);
   expect(measuresOf({ ...inspection, ablation: {} })).toEqual(["entropy", "off"]);
@@ -49,14 +49,14 @@ test("measures, and heads in their order", () => {
   expect(orderHeads(inspection, names, "entropy").map(({ head }) => head)).toEqual([1, 0, 1, 1, 0, 0]);
 });
 
-test("a pointer or the pooling is read before other attention, and a single head is not a mean", () => {
+test("the copying attention or the pooling is the default, and a single head is not a mean", () => {
   const pooling = attentionOf("pooling", null, "", floats([1, 1, 2], [0.5, 0.5]), ["answer"], pieces);
   const self = inspection.attention["encoder.0.self"];
   expect(defaultChoice({ ...inspection, attention: { pooling, "encoder.0.self": self } })).toEqual({ attention: "pooling", head: 0 });
   expect(defaultChoice({ ...inspection, attention: { ...inspection.attention, "copying.source": self } })).toEqual({ attention: "copying.source", head: null });
 });
 
-test("the mask of a head goes with its weights", () => {
+test("a head has the mask of its attention", () => {
   const masked = attentionOf("decoder", 0, "self", WEIGHTS, pieces, pieces, { allowed: floats([2, 2], [1, 0, 1, 1]) });
   expect([...show({ ...inspection, attention: { masked } }, { attention: "masked", head: 0 }).allowed!.values]).toEqual([1, 0, 1, 1]);
 });

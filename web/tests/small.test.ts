@@ -18,7 +18,7 @@ test("the first difference", () => {
   expect(firstDifference(["a"], ["a", "c"])).toBe(1);
 });
 
-test("a permalink says what it was given", () => {
+test("a permalink is read back with equal values", () => {
   const address = { text: "Ein & Haus #1", model: "m", checkpoint: "best", beam: 4, lengthPenalty: 0.6, coveragePenalty: 0.2, sentence: 1, force: [3, 5], settings: { top_k: 5, new: true }, view: { head: "encoder.1.self:2", at: -1, cell: [2, 0] as [number, number], show: "rollout" as const, unit: "words" as const, lock: "query:3" } };
   expect(readAddress(writeAddress(address), "")).toEqual(address);
   expect(readAddress("", "?text=Haus")).toMatchObject({ text: "Haus", beam: null, force: [] });
@@ -42,7 +42,7 @@ test("each metric has a plot: the loss first, the rate last, with its baseline a
   expect(plots.map(({ best }) => best)).toEqual([3, 3, 3]);
 });
 
-test("numbers are written with a true minus and no minus before 0", () => {
+test("numbers have a Unicode minus sign, and 0 has no sign", () => {
   expect([fixed(-1.5), fixed(-0.001), exact(-0.5), exact(0), percent(Math.log(0.25))]).toEqual(["−1.50", "0.00", "−0.50000", "0", "25.0 %"]);
 });
 
@@ -51,7 +51,7 @@ test("file names and JSON in a script", () => {
   expect(scriptJson({ a: "</script>" })).toBe('{"a":"\\u003c/script>"}');
 });
 
-test("the data goes into the empty element, whatever it contains", () => {
+test("any data is inserted into the empty script element", () => {
   const template = '<script type="module">const a = "$&";</script><script type="application/json" id="bundle"></script>';
   const filled = fillTemplate(template, { main: { score: "$& </script>" } as unknown as Inspection });
   expect(filled).toBe(template.replace('"></script>', () => '">{"main":{"score":"$& \\u003c/script>"}}</script>'));

@@ -16,13 +16,13 @@ const nodes = [
   node(6, 3, 2, -6),
 ];
 
-test("hypotheses hang below the empty output", () => {
+test("the root of the hypotheses is the empty output", () => {
   const root = growBeam(nodes);
   expect(root.node).toBeNull();
   expect(root.children.map((branch) => branch.node?.id)).toEqual([0, 1]);
 });
 
-test("the best path keeps the first row and no two share a place", () => {
+test("the best path is in the first row, and no two nodes have the same position", () => {
   const { nodes: placed, depth, rows } = placeBeam(nodes);
   expect(placed.filter((place) => place.node?.best).map((place) => place.row)).toEqual([0, 0, 0]);
   expect(new Set(placed.map((place) => `${place.depth} ${place.row}`)).size).toBe(nodes.length + 1);
@@ -30,7 +30,7 @@ test("the best path keeps the first row and no two share a place", () => {
   expect([depth, rows]).toEqual([3, 3]);
 });
 
-test("parents and children point at each other", () => {
+test("parents and children refer to each other", () => {
   const { nodes: placed } = placeBeam(nodes);
   placed.forEach((place, index) => place.children.forEach((child) => expect(placed[child].parent).toBe(index)));
 });

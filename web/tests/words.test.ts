@@ -8,7 +8,7 @@ test("weights between words: sum over keys, mean over queries", () => {
   expect([...mergeWords(matrix, queries, keys).values]).toEqual([0.75, 0.25, 0, 1]);
 });
 
-test("words of the inputs begin one later and end with the last piece fed", () => {
+test("the words of the decoder input start with the begin symbol and omit the last piece", () => {
   expect(inputWords({ of: [0, 0, 1, 2], spelled: ["ab", "c", "</s>"] }, "<s>")).toEqual({
     of: [0, 1, 1, 2],
     spelled: ["<s>", "ab", "c"],

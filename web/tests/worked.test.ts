@@ -15,12 +15,12 @@ const vectors: Vectors = {
   formula: "q·k / 2",
 };
 
-test("softmax leaves masked energies out", () => {
+test("softmax ignores masked energies", () => {
   expect(softmax([0, 0, 100], [false, false, true]).weights).toEqual([0.5, 0.5, 0]);
   expect(softmax([1, 2], [true, true]).weights).toEqual([0, 0]);
 });
 
-test("a product's terms, energy and row", () => {
+test("terms, energy and row of a dot product", () => {
   const worked = work(vectors, 0, 1, 1, [0.7, 0.3]);
   expect(worked.terms.map((term) => term.value)).toEqual([-3, 4]);
   expect([worked.sum, worked.energy, worked.bias]).toEqual([1, 0.5, null]);
@@ -33,13 +33,13 @@ test("a bias is added after the scale", () => {
   expect([worked.bias, worked.energy]).toEqual([2, 2.5]);
 });
 
-test("what the mask forbids has no weight, and a weight too small for a float is not called masked", () => {
+test("masked keys have weight 0, and a weight that underflows to 0 is not masked", () => {
   expect(work(vectors, 0, 0, 0, [1, 0]).row.map((entry) => entry.masked)).toEqual([false, false]);
   const { row } = work({ ...vectors, allowed: floats([2, 2], [1, 0, 1, 1]) }, 0, 0, 0, [1, 0]);
   expect(row.map((entry) => [entry.masked, entry.weight])).toEqual([[false, 1], [true, 0]]);
 });
 
-test("additive terms", () => {
+test("terms of additive attention", () => {
   const additive: Vectors = { ...vectors, kind: "additive", vector: floats([1, 2], [2, 3]) };
   const values = workTerms(additive, 0, 0, 1).map((term) => term.value);
   expect(values[0]).toBe(0);

@@ -43,7 +43,7 @@ else:
 
 
 class InspectRequest(InspectSettings):
-    """Input to inspect. Only `text`, `model`, `checkpoint`, `include` and `settings` are for models of all tasks."""
+    """Input to inspect. All tasks: `text`, `model`, `checkpoint`, `include`, `settings`. Other fields: translation."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -78,7 +78,7 @@ def router(service: Service) -> APIRouter:
     async def model(name: str, request: Request) -> Response:
         """Describe a model: its task, layers, checkpoints, training history, and the limits of the server.
 
-        A translation model also has an example sentence, other models a description of inputs, outputs and settings.
+        The answer includes the input form, settings, and up to three validation inputs, if the model has them.
         """
         service.admit(credentials(request, "Bearer"))
         served = service.models.get(name)
@@ -96,8 +96,8 @@ def router(service: Service) -> APIRouter:
     async def inspect(body: InspectRequest, request: Request) -> Response:
         """Return all that the page shows for an input: attention, and the probability of each step with alternatives.
 
-        For a sentence to translate, also the search and the roles of heads. `unknown` lists the characters or words
-        that are not in the vocabulary; in /v1/translate it is an object with their counts.
+        For translations, it includes the search. `facts.unknown` lists the characters or words that are not in the
+        vocabulary. In /v1/translate, `unknown` is an object with their counts.
         """
         began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
@@ -160,7 +160,7 @@ async def _observe(
 
 
 def _require_cost(predictor: Any, text: str, limit: int) -> None:
-    """Raise ApiError for an input that is too expensive; the inspector reports an input that cannot be parsed."""
+    """Raise ApiError for an input that is too expensive. The inspector reports inputs that cannot be parsed."""
     with suppress(ConfigError, DataError):
         require_cost(predictor, read_input(predictor, text) if hasattr(predictor, "read") else text, limit, "the input")
 
@@ -206,7 +206,7 @@ def _require_page() -> None:
 
 
 def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
-    """Return the inputs and outputs of a model, and the limits, which the page shows before a request exceeds them."""
+    """Return the inputs and outputs of a model, and the request limits, which the page checks before a request."""
     if _translates(served):
         pieces = min(LONGEST, _inspector(served).run.config.data.max_length)
         allowed = {

@@ -19,13 +19,13 @@ NUMBER = 20  # maximum number of tokens
 
 @torch.no_grad()
 def next_tokens(decoding: Any, tokenizer: Tokenizer, tokens: Sequence[int], settings: Any) -> tuple[Alternative, ...]:
-    """Return the most probable next tokens with their log-probabilities, best first; impossible tokens are left out.
+    """Return the most probable next tokens with their log-probabilities, best first, without impossible tokens.
 
     Args:
         decoding: the model of generation.
-        tokenizer: of the model.
+        tokenizer: the tokenizer of the model.
         tokens: the prompt, from BEGIN.
-        settings: the settings of generation; a beam chooses by its own sums, and is ignored.
+        settings: the settings of generation; the beam size is ignored.
     """
     window = torch.tensor([[*tokens[-decoding.context :]]], device=decoding.device)
     log_p = decoding.model.step(window, decoding.model.start(1))[0][:, -1]

@@ -32,7 +32,8 @@ def observe_tokens(
 ) -> Observation:
     """Return all attention, log-probabilities and alternatives of one pass over ``tokens``, the tokens of ``text``.
 
-    The query of each row has read the token of its label and predicts the next one. ``mixed`` adds n-grams to a model.
+    The label of a query is the token that it reads; the query predicts the next token. ``mixed`` adds n-grams to a
+    model.
 
     Raises:
         ConfigError: there is no token, more than ``context`` with BEGIN, or more than an observation supports.

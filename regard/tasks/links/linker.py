@@ -241,7 +241,7 @@ class Linker(NodePredictor):
         return [math.log(max(p if label == CLASSES[1] else 1 - p, 1e-300)) for label in labels]
 
     def influences(self, names: Sequence[str], observation: Observation) -> tuple[Influence, ...]:
-        """Return the influence of the features of each shown node on the edge of two nodes, or the best link of one."""
+        """Return the influence of the features of each displayed node on an edge, or on the best link of one node."""
         if not observation.predictions:
             return ()
         nodes, label = self._numbers(names), observation.predictions[0].label
@@ -256,7 +256,7 @@ class Linker(NodePredictor):
         return influences(observation.predictions, [HiddenPieces(0, HIDING, observation.surfaces[0].ids)], scores)
 
     def _outputs_without(self, pair: Sequence[int], hidden: Sequence[int]) -> Tensor:
-        """Return the outputs (1 + hidden,) of the wide part for a pair, and without the features of other nodes."""
+        """Return the outputs (1 + hidden,) of the wide part for a pair: complete, then without each hidden node."""
         if self.wide is None:
             return torch.zeros(1 + len(hidden))
         graphs = [self.graph, *(without_features(self.graph, node) for node in hidden)]

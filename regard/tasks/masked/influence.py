@@ -1,4 +1,4 @@
-"""Influence of each word of a text on the predictions for its gaps: the word becomes a gap, too."""
+"""Influence of each word of a text on the predictions for its gaps. A word is hidden by a gap in its place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gap_influences(
     """Return the influence of each piece on the best candidate of each gap.
 
     Args:
-        observation: of the text; its surface has ``text_pieces``.
+        observation: the observation of the text; its surface has ``text_pieces``.
         blank: the text of a gap.
         tokens: returns the tokens of a text with gaps.
         log_probabilities: of each gap (gaps, types) of rows of equal length (rows, length), row by row.

@@ -167,7 +167,7 @@ class NodeClassifier(NodePredictor):
         return [float(row[label]) for row, label in zip(log_p, labels, strict=True)]
 
     def influences(self, name: str, observation: Observation) -> tuple[Influence, ...]:
-        """Return the influence of the features of each shown node on the class of the node, the first one."""
+        """Return the influence of the features of each displayed node on the class of the first node, the input."""
         nodes, labels = observation.surfaces[0].ids, self.graph.classes
         is_local = self.config.model.sees == "edges"
         network = HiddenNodes(self.net, self.graph, nodes[:1], is_local=is_local)
@@ -181,7 +181,7 @@ class NodeClassifier(NodePredictor):
         return influences(observation.predictions[:1], [HiddenPieces(0, HIDING, nodes)], scores)
 
     def _outputs_without(self, node: int, hidden: Sequence[int]) -> Tensor:
-        """Return the outputs (1 + hidden, classes) of the wide part for a node, and without each of other nodes.
+        """Return the outputs (1 + hidden, classes) of the wide part for a node, then without each hidden node.
 
         Neither the features nor the known class of a hidden node are read.
         """

@@ -69,7 +69,7 @@ interface LineProperties extends Pick<Properties, "active" | "locked" | "onHover
   weightOf: (index: number) => { shade: number; linked: boolean } | null;
 }
 
-/** One tab stop; the arrow keys move along the pieces. */
+/** A line of pieces with one tab stop. Arrow keys move between the pieces. */
 function PieceLine({ side, name, pieces, active, locked, weightOf, onHover, onLock }: LineProperties) {
   const focused = useSignal(0);
   const move = (event: KeyboardEvent, index: number) => {

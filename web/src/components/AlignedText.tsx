@@ -32,7 +32,7 @@ function Options() {
         ))}
       </fieldset>
       <label>
-        Links a piece: {linkCount.value}{" "}
+        Links per piece: {linkCount.value}{" "}
         <input
           type="range"
           id="link-count"
@@ -43,7 +43,7 @@ function Options() {
         />
       </label>
       <label>
-        From weight {fixed(threshold.value)}{" "}
+        Minimum weight: {fixed(threshold.value)}{" "}
         <input
           type="range"
           id="link-threshold"
@@ -73,7 +73,7 @@ export function AlignedText() {
     return { wide: layRows(keys, queries, links, measureText), narrow: (room: number) => layColumns(keys, queries, links, measureText, room) };
   });
   const identity = JSON.stringify([view.title, unit.value, inspection.value!.text, view.queries]);
-  // A lock belongs to one drawing: another attention, unit or sentence unlocks it.
+  // A lock belongs to one drawing. A different attention, unit or sentence removes it.
   const locked = lock.value && (lock.value.view ?? identity) === identity ? lock.value.at : null;
   const active = locked ?? hovered.value;
   const sides = { key: view.columnName, query: view.rowName };
@@ -85,7 +85,7 @@ export function AlignedText() {
     links
       .filter((link) => (link.layer ?? 0) === layer)
       .map((link) => `${labelOf({ side: across, index: link[across] })} ${fixed(link.weight, 3)}`)
-      .join(", ") || "nothing above the threshold";
+      .join(", ") || "no weight above the minimum";
   return (
     <>
       <p data-testid="attention-name">
@@ -96,7 +96,7 @@ export function AlignedText() {
           </button>
         )}
       </p>
-      <p class="quiet">Attention is where the model read from, not why it decided.</p>
+      <p class="quiet">Attention shows where the model read from, not why it decided.</p>
       {readLate(inspection.value!, settled.value!) && (
         <details class="help" data-testid="read-late">
           <summary>What “read one step late” means</summary>
@@ -141,7 +141,7 @@ export function AlignedText() {
                 ))}
           </>
         ) : (
-          <span class="quiet">Point at a piece for its weights; click or Enter locks it, Esc unlocks.</span>
+          <span class="quiet">Point at a piece to see its weights. A click or Enter locks it, and Esc unlocks it.</span>
         )}
       </p>
     </>

@@ -11,7 +11,7 @@ import { PianoRoll } from "./PianoRoll";
 import { chance, Ranked } from "./Ranked";
 import { StepText } from "./StepText";
 
-/** Pieces of a text with the answer at each; the chosen one has its alternatives below. */
+/** Pieces of a text, each with its answer. The alternatives of the chosen piece are listed below. */
 function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
   const chosen = place.value;
   const current = chosen === null ? null : pieces[chosen]?.answer;
@@ -59,7 +59,7 @@ function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
   );
 }
 
-function Given({ texts }: { texts: string[] }) {
+function InputTexts({ texts }: { texts: string[] }) {
   return (
     <>
       {texts.map((text, index) => (
@@ -71,7 +71,7 @@ function Given({ texts }: { texts: string[] }) {
   );
 }
 
-function One({ answer, texts }: { answer: Form; texts: string[] }) {
+function AnswerForm({ answer, texts }: { answer: Form; texts: string[] }) {
   switch (answer.form) {
     case "tags":
     case "gaps":
@@ -79,7 +79,7 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
     case "number":
       return (
         <>
-          <Given texts={texts} />
+          <InputTexts texts={texts} />
           <p class="translation figures" data-testid="number">
             {answer.value}
           </p>
@@ -88,7 +88,7 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
     case "next":
       return (
         <>
-          <Given texts={texts} />
+          <InputTexts texts={texts} />
           <p>Next:</p>
           <Ranked options={answer.options} />
         </>
@@ -96,28 +96,28 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
     case "ranked":
       return (
         <>
-          {answer.about === null ? <Given texts={texts} /> : <p data-testid="about">{answer.about}</p>}
+          {answer.about === null ? <InputTexts texts={texts} /> : <p data-testid="about">{answer.about}</p>}
           <Ranked options={answer.options} />
         </>
       );
   }
 }
 
-/** The label of each node: that of its prediction, otherwise the known one. */
+/** The label of each node: the predicted one, otherwise the label in the data. */
 export function nodeLabels({ surfaces, predictions, facts }: Inspection): (string | null)[] {
   const predicted = new Map(predictions.filter(({ at }) => at.kind === "node").map(({ at, label }) => [at.pieces[0], label]));
   return surfaces[0].pieces.map((_, node) => predicted.get(node) ?? (facts.node_labels?.[node] || null));
 }
 
-/** The graph of the input; a node with a prediction can be chosen. */
+/** The graph of the input. Nodes with a prediction can be chosen. */
 function Graph({ of }: { of: Inspection }) {
   const [surface] = of.surfaces;
   const predicted = new Map(of.predictions.filter(({ at }) => at.kind === "node").map((each) => [each.at.pieces[0], each]));
   const describe = (node: number) => {
-    const found = predicted.get(node);
-    const known = of.facts.node_labels?.[node];
-    const label = found ? `: ${found.label}, ${chance(found.log_probability)}` : "";
-    return `${surface.pieces[node]}${label}${known ? ` (label in the data: ${known})` : ""}`;
+    const prediction = predicted.get(node);
+    const dataLabel = of.facts.node_labels?.[node];
+    const label = prediction ? `: ${prediction.label}, ${chance(prediction.log_probability)}` : "";
+    return `${surface.pieces[node]}${label}${dataLabel ? ` (label in the data: ${dataLabel})` : ""}`;
   };
   const chosen = place.value === null ? undefined : predicted.get(place.value);
   return (
@@ -145,7 +145,7 @@ function Continued() {
   );
 }
 
-/** The answer of the model, with the input; visible without a click. */
+/** The input and the answer of the model. */
 export function Answer() {
   const current = inspection.value!;
   const { name, checkpoint } = current.model;
@@ -160,10 +160,10 @@ export function Answer() {
       )}
       {truncated && (
         <p class="notice" role="status" data-testid="truncated">
-          The input is longer than this model reads; its end was left out.
+          The input is longer than this model can read. Its end was ignored.
         </p>
       )}
-      {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}
+      {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <AnswerForm key={index} answer={answer} texts={inputsOf(current)} />)}
       {current.surfaces[0]?.kind === "graph" && <Graph of={current} />}
       {roll && <PianoRoll roll={roll} />}
       <p class="quiet figures">

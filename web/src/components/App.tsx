@@ -25,11 +25,11 @@ interface Part {
   id: string;
   title: string;
   body: ComponentType;
-  /** Whether the inspection has something to show; of the training and the export always. */
+  /** Whether the part has content for this inspection. Training and Share always have. */
   of: (inspection: Inspection) => boolean;
 }
 
-// From this number of keys on, a heat map takes the whole width.
+// With more keys than this, the heat map uses the whole width.
 const LONG = 36;
 
 const attends = ({ attention }: Inspection) => Object.keys(attention).length > 0;
@@ -37,7 +37,7 @@ const isGraph = ({ surfaces }: Inspection) => surfaces[0]?.kind === "graph";
 const measured = ({ attention, ablation }: Inspection) => ablation !== undefined || Object.values(attention).some(({ measures }) => Object.keys(measures).length > 0);
 const translated = ({ search }: Inspection) => search !== undefined;
 
-/** The bands of every task: answer, why and where, how, training, share. */
+/** The parts of the page, in order. A part without data is left out. */
 const PARTS: Part[] = [
   { id: "answer", title: "Answer", body: Answer, of: (inspection) => !translated(inspection) },
   { id: "aligned", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isGraph(inspection) && translated(inspection) },
@@ -45,7 +45,7 @@ const PARTS: Part[] = [
   { id: "links", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isGraph(inspection) && !translated(inspection) },
   { id: "heads", title: "Heads", body: HeadGrid, of: attends },
   { id: "heatmap", title: "Heat map", body: HeatMapSection, of: attends },
-  { id: "cell", title: "Cell worked out", body: CellWorked, of: attends },
+  { id: "cell", title: "One weight", body: CellWorked, of: attends },
   { id: "measures", title: "Measures", body: Measures, of: (inspection) => attends(inspection) && measured(inspection) },
   { id: "lens", title: "Layer by layer", body: LensTable, of: ({ lens }) => lens !== undefined },
   { id: "flow", title: "Network", body: Flow, of: ({ network }) => (network ?? []).length > 0 },

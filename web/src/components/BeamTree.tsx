@@ -10,7 +10,7 @@ import { Problem } from "./Problem";
 const SIGNS = { live: "kept", ended: "ended", pruned: "pruned" };
 
 function describe(node: BeamNode | null): string {
-  if (!node) return "the beginning of the output";
+  if (!node) return "the start of the output";
   const score = node.score === null ? "" : `, score ${fixed(node.score, 3)}`;
   const best = node.best ? ", on the best path" : "";
   return `${visible(node.piece)}: log p ${fixed(node.log_probability, 3)}, sum ${fixed(node.total, 3)}${score}, ${SIGNS[node.state]}${best}`;
@@ -21,7 +21,7 @@ export function BeamTree() {
   const { busy, problem } = status.extras.value;
   return (
     <>
-      <Problem place="extras" doing="Searching once more, with every hypothesis written down …" testId="status-beam" />
+      <Problem place="extras" doing="Repeating the search to record every hypothesis …" testId="status-beam" />
       {nodes && nodes.length > 0 && <Tree nodes={nodes} />}
       {!nodes?.length && !busy && !problem && <p class="quiet">No hypotheses were recorded.</p>}
     </>
@@ -39,7 +39,7 @@ function path(from: PlacedNode, to: PlacedNode): string {
   return `M${x},${y}C${half},${y} ${half},${endY} ${endX},${endY}`;
 }
 
-/** One tab stop: left to the parent, right to the first child, up and down along a step. */
+/** One tab stop. Arrow keys: left to the parent, right to the first child, up and down within a step. */
 function Tree({ nodes }: { nodes: BeamNode[] }) {
   const drawing = useRef<SVGSVGElement>(null);
   const focused = useSignal(0);
@@ -87,7 +87,7 @@ function Tree({ nodes }: { nodes: BeamNode[] }) {
         </svg>
       </div>
       <p class="readout" aria-live="polite">
-        {placed.nodes[focused.value]?.node ? describe(placed.nodes[focused.value].node) : "Point at a piece, or move with the arrow keys, for its numbers."}
+        {placed.nodes[focused.value]?.node ? describe(placed.nodes[focused.value].node) : "Click a piece, or use the arrow keys, to see its numbers."}
       </p>
     </>
   );
@@ -120,7 +120,7 @@ function Leaf({ place: { node, depth, row }, index, reached, onFocus, onKeyDown 
       <title>{describe(node)}</title>
       <rect width={BOX.width} height={BOX.height} rx="4" />
       <text x="5" y="11">
-        {node ? visible(node.piece).slice(0, 11) : "begin"}
+        {node ? visible(node.piece).slice(0, 11) : "start"}
       </text>
       {node && (
         <text class="sum" x="5" y="22">

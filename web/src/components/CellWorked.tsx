@@ -19,7 +19,7 @@ function Steps({ vectors, head, query, at: key }: { vectors: Vectors; head: numb
   if (vectors.kind === "none")
     return (
       <>
-        <p>The energy of this mechanism depends on more than one query and one key: only its weights and weighted values are listed.</p>
+        <p>The energy of this mechanism depends on more than one query and one key. Only its weights and weighted values are listed.</p>
         <ValueTable vectors={vectors} head={head} weights={recorded} keys={keys} />
       </>
     );
@@ -48,11 +48,11 @@ export function CellWorked() {
   const vectors = attention === null ? undefined : inspection.value!.vectors?.[attention];
   const loaded = inspection.value!.vectors !== undefined;
   const inside = at !== null && at.query < matrix.rows && at.key < matrix.columns;
-  const wanted = inside && attention !== null && head !== null && !loaded && !offline;
+  const mustLoad = inside && attention !== null && head !== null && !loaded && !offline;
   const { busy } = status.vectors.value;
   useEffect(() => {
-    if (wanted && !busy) void loadVectors();
-  }, [wanted, at]);
+    if (mustLoad && !busy) void loadVectors();
+  }, [mustLoad, at]);
   if (!inside) return <p class="quiet">Click a cell of the heat map, or press Enter on it, to see how its weight is computed.</p>;
   const weight = matrix.values[at.query * matrix.columns + at.key];
   return (
@@ -63,7 +63,7 @@ export function CellWorked() {
           {exact(weight)}
         </b>
       </p>
-      {attention === null && <p>A rollout is computed from the weights of all layers; it has no query and key of its own.</p>}
+      {attention === null && <p>A rollout is computed from the weights of all layers. It has no queries and keys.</p>}
       {attention !== null && head === null && (
         <HeadsOfCell attention={attention} weights={inspection.value!.attention[attention].weights} query={at.query} at={at.key} />
       )}

@@ -4,14 +4,14 @@ import { settle, show } from "../shown";
 import { choice } from "../state";
 import { HeatMap } from "./HeatMap";
 
-/** The heat map of another inspection than the main one: the head chosen there, or its own default. */
+/** The heat map of a second inspection: the chosen head if it has it, otherwise its default. */
 export function Chosen({ of: side, testId }: { of: Inspection; testId: string }) {
-  const wanted = choice.value;
+  const chosenHead = choice.value;
   const shown = useMemo(() => {
-    const settled = settle(side, wanted);
+    const settled = settle(side, chosenHead);
     return settled && show(side, settled);
-  }, [side, wanted]);
-  if (!shown) return <p class="quiet">No attention.</p>;
+  }, [side, chosenHead]);
+  if (!shown) return <p class="quiet">This model has no attention.</p>;
   return (
     <>
       <p class="quiet">{shown.title}</p>

@@ -12,23 +12,23 @@ import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 
-/** A model, and one of its checkpoints with other weights than those on the page. */
+/** Select a model and one of its checkpoints. Checkpoints with the same weights as the page are omitted. */
 function Picker() {
   const [shown, main] = [inspection.value!.model, details.value];
   const model = useSignal(shown.name);
-  const found = useSignal<ModelDetails | null>(main);
-  const picked = useSignal("");
+  const loaded = useSignal<ModelDetails | null>(main);
+  const chosenCheckpoint = useSignal("");
   useEffect(() => {
     const name = model.value;
     fetchDetails(name).then(
-      (loaded) => name === model.value && (found.value = loaded),
-      () => name === model.value && (found.value = null),
+      (response) => name === model.value && (loaded.value = response),
+      () => name === model.value && (loaded.value = null),
     );
   }, [model.value]);
   const identity = main?.name === shown.name ? identityOf(main, shown.checkpoint) : "";
-  const known = found.value?.name === model.value ? found.value : null;
-  const offered = known ? others(known, identity) : [];
-  const checkpoint = offered.includes(picked.value) ? picked.value : (offered[0] ?? "");
+  const modelDetails = loaded.value?.name === model.value ? loaded.value : null;
+  const choices = modelDetails ? others(modelDetails, identity) : [];
+  const checkpoint = choices.includes(chosenCheckpoint.value) ? chosenCheckpoint.value : (choices[0] ?? "");
   return (
     <div class="controls">
       {models.value.length > 1 && (
@@ -41,20 +41,20 @@ function Picker() {
           </select>
         </label>
       )}
-      {known && offered.length === 0 && (
+      {modelDetails && choices.length === 0 && (
         <span data-testid="compare-none">
-          {model.value} has no checkpoint with other weights than those above
-          {models.value.length > 1 ? "." : "; serve a second run to compare."}
+          {model.value} has no checkpoint with different weights
+          {models.value.length > 1 ? "." : ". To compare, serve a second run."}
         </span>
       )}
-      {offered.length > 0 && (
+      {choices.length > 0 && (
         <>
           <label>
             Checkpoint{" "}
-            <select data-testid="compare-checkpoint" value={checkpoint} onChange={(event) => (picked.value = event.currentTarget.value)}>
-              {offered.map((name) => (
+            <select data-testid="compare-checkpoint" value={checkpoint} onChange={(event) => (chosenCheckpoint.value = event.currentTarget.value)}>
+              {choices.map((name) => (
                 <option key={name} value={name}>
-                  {labelOf(known!, name)}
+                  {labelOf(modelDetails!, name)}
                 </option>
               ))}
             </select>
@@ -64,7 +64,7 @@ function Picker() {
           </button>
         </>
       )}
-      <Problem place="compare" doing="Translating with the other …" />
+      <Problem place="compare" doing="Translating with the second model …" />
     </div>
   );
 }
@@ -91,7 +91,7 @@ function Column({ of: side, differs, testId }: { of: Inspection; differs: number
 export function Compare() {
   const [left, right] = [inspection.value!, other.value];
   const differs = right && firstDifference(targetOf(left).pieces, targetOf(right).pieces);
-  const named = (side: Inspection, index: number) => (index < targetOf(side).pieces.length ? `“${visible(targetOf(side).pieces[index])}”` : "nothing more");
+  const named = (side: Inspection, index: number) => (index < targetOf(side).pieces.length ? `“${visible(targetOf(side).pieces[index])}”` : "the end of the output");
   return (
     <>
       {!offline && <Picker />}

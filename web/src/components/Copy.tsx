@@ -13,7 +13,7 @@ export function Copy({ text, of, testId }: { text: string; of: string; testId: s
         Copy
       </button>{" "}
       <span role="status" class="quiet" data-testid={`${testId}-status`}>
-        {now && (now.done ? "Copied." : "The browser refused; select the text.")}
+        {now && (now.done ? "Copied." : "The browser does not allow copying. Select the text and copy it.")}
       </span>
     </>
   );

@@ -27,7 +27,7 @@ export function Export() {
         )}
         {!offline && (
           <Choice id="html" onClick={() => void exportPage()}>
-            HTML, works offline
+            HTML (works offline)
           </Choice>
         )}
         <Choice id="json" onClick={() => download(JSON.stringify(inspection.value), "application/json", fileName(text, "json"))}>
@@ -64,7 +64,7 @@ export function Export() {
           </>
         )}
       </div>
-      <p class="quiet">The HTML file and the JSON contain this page with all parts that are loaded.</p>
+      <p class="quiet">The HTML file contains all parts of this page that are loaded. The JSON file contains the inspection only.</p>
       <Problem place="export" doing="Writing …" />
       {!offline && <Snippet />}
     </>

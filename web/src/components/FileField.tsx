@@ -5,7 +5,7 @@ import { kibibytes } from "../limits";
 import { details, status, translatedFile } from "../state";
 import { Problem } from "./Problem";
 
-/** A whole file translated, and saved where the browser saves. */
+/** Translates a file. The browser saves the result. */
 function Field({ limits }: { limits: Limits }) {
   const file = translatedFile.value;
   return (

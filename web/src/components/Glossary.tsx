@@ -1,14 +1,14 @@
 import { glossaryOf } from "../glossary";
 import { glossary } from "../state";
 
-/** Required terms, one a line; the translation below uses them. */
+/** Required terms, one per line. Only the translation of the whole text uses them. */
 export function Glossary() {
   const { problem } = glossaryOf(glossary.value);
   return (
     <details class="file" data-testid="glossary">
       <summary>Glossary</summary>
       <label>
-        One term a line: <code>source phrase = target phrase</code>
+        One term per line: <code>source phrase = target phrase</code>
         <textarea
           data-testid="glossary-terms"
           rows={3}
@@ -22,7 +22,7 @@ export function Glossary() {
           {problem}
         </p>
       )}
-      <p class="quiet">The whole text is then translated with these terms. The sections below inspect the translation without them.</p>
+      <p class="quiet">The translation of the whole text uses these terms. The sections below inspect the translation without them.</p>
     </details>
   );
 }

@@ -1,26 +1,26 @@
 import { useMemo } from "preact/hooks";
 import { huesOf } from "../answers";
 import type { Surface } from "../document";
-import { layGraph, MOST_NODES } from "../graph";
+import { layGraph, MAX_NODES } from "../graph";
 import { place } from "../state";
 import { visible } from "../words";
 
 interface Properties {
   surface: Surface;
-  /** The label of each node, which gives its color; null if unknown. */
+  /** The label of each node; null if unknown. Nodes with equal labels have the same color. */
   labels: (string | null)[];
-  /** The thickness of each edge, from 0 to 1; null: thin. */
+  /** The relative width of an edge, from 0 to 1; null for a thin edge. */
   share?: (edge: [number, number]) => number | null;
   /** The size of the ring of each node, from −1 to 1. */
   ring?: (number | null)[];
-  /** What is at a node, for its tooltip. */
+  /** The tooltip of a node. */
   describe: (node: number) => string;
   /** Nodes that can be chosen. */
   answered: Set<number>;
   testId: string;
 }
 
-/** A node-link drawing: the color of a node is its label, its ring the influence, the width of an edge its weight. */
+/** A node-link drawing. Color: label of a node. Ring: influence of a node. Width: weight of an edge. */
 export function GraphDrawing({ surface, labels, share, ring, describe, answered, testId }: Properties) {
   const layout = useMemo(() => layGraph(surface), [surface]);
   const hues = huesOf(labels.filter((label) => label !== null));
@@ -73,7 +73,7 @@ export function GraphDrawing({ surface, labels, share, ring, describe, answered,
           ))}
         </p>
       )}
-      {more > 0 && <p class="quiet">The drawing shows the first {MOST_NODES} nodes; {more} more are not drawn.</p>}
+      {more > 0 && <p class="quiet">The drawing shows the first {MAX_NODES} nodes. {more} more are not drawn.</p>}
     </>
   );
 }

@@ -35,7 +35,7 @@ function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
   sorted: boolean;
   onMeasure: (name: string) => void;
   onSorted: (on: boolean) => void;
-  /** Whether the colors of each head have a scale of their own. */
+  /** Whether each head has its own color scale. */
   own: boolean;
   onOwn: (on: boolean) => void;
 }) {
@@ -56,11 +56,11 @@ function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
       {names.length > 0 && (
         <label>
           <input type="checkbox" id="grid-sort" data-testid="grid-sort" checked={sorted} onChange={(event) => onSorted(event.currentTarget.checked)} />{" "}
-          sort by it
+          sort by this value
         </label>
       )}
       <label>
-        <input type="checkbox" data-testid="grid-own" checked={own} onChange={(event) => onOwn(event.currentTarget.checked)} /> scale the colors of each head to its largest weight
+        <input type="checkbox" data-testid="grid-own" checked={own} onChange={(event) => onOwn(event.currentTarget.checked)} /> separate color scale for each head
       </label>
       <Problem place="extras" doing="Switching off each head in turn …" testId="status-ablation" />
     </div>
@@ -69,21 +69,21 @@ function Controls({ names, measure, sorted, own, onMeasure, onSorted, onOwn }: {
 
 export function HeadGrid() {
   const current = inspection.value!;
-  const picked = useSignal<string | null>(null);
+  const chosenType = useSignal<string | null>(null);
   const measure = useSignal("entropy");
   const sorted = useSignal(false);
   const own = useSignal(false);
   const types = typesOf(current);
-  const type = picked.value && types.includes(picked.value) ? picked.value : shown.value!.group;
+  const type = chosenType.value && types.includes(chosenType.value) ? chosenType.value : shown.value!.group;
   const names = Object.keys(current.attention).filter((name) => groupOf(current.attention[name]) === type);
   const measures = measuresOf(current);
   const by = measures.includes(measure.value) ? measure.value : measures[0];
   const choose = (next: Choice) => {
-    picked.value = type;
+    chosenType.value = type;
     choice.value = next;
   };
-  // One scale for all heads of the type, to compare them.
-  const most = own.value ? undefined : Math.max(...names.map((name) => decode(current.attention[name].weights).reduce((top, value) => Math.max(top, value), 0)));
+  // All heads of a type share one scale to make them comparable.
+  const max = own.value ? undefined : Math.max(...names.map((name) => decode(current.attention[name].weights).reduce((top, value) => Math.max(top, value), 0)));
   const rollout = Object.keys(current.rollout ?? {}).find((name) => show(current, { rollout: name }).group === type);
   return (
     <>
@@ -96,7 +96,7 @@ export function HeadGrid() {
         own={own.value}
         onOwn={(on) => (own.value = on)}
       />
-      <Tabs label="Type of attention" tabs={types.map((id) => ({ id, title: id }))} current={type} onPick={(id) => (picked.value = id)}>
+      <Tabs label="Type of attention" tabs={types.map((id) => ({ id, title: id }))} current={type} onPick={(id) => (chosenType.value = id)}>
         {groupsOf(current, names, sorted.value ? by : null).map((group) => (
           <div key={group.title}>
             <h3>{group.title}</h3>
@@ -114,7 +114,7 @@ export function HeadGrid() {
                     selected={sameChoice(settled.value, { attention, head })}
                     of={weights}
                     weights={() => (head === null ? mean(weights) : plane(weights, head))}
-                    most={most}
+                    max={max}
                     onSelect={() => choose({ attention, head })}
                   />
                 );

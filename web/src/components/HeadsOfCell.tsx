@@ -4,12 +4,12 @@ import { plane } from "../matrix";
 import { choice } from "../state";
 import { Bar } from "./Bar";
 
-/** The weights that a mean of heads was taken over. */
+/** The weight of each head, if the mean of the heads is shown. */
 export function HeadsOfCell({ attention, weights, query, at }: { attention: string; weights: Floats; query: number; at: number }) {
   const heads = Array.from({ length: weights.shape[0] }, (_, head) => head);
   return (
     <>
-      <p>A mean of heads; choose one to see its weight worked out.</p>
+      <p>This weight is the mean of the heads. Choose a head to see how its weight is computed.</p>
       <table>
         <thead>
           <tr>

@@ -10,7 +10,7 @@ import { Legend } from "./Legend";
 
 interface Properties {
   matrix: Matrix;
-  /** The colors, if they are not those of the values. */
+  /** The values that determine the colors, if they differ from `matrix`. */
   colors?: Matrix;
   /** 1 where a query may attend to a key; other cells are hatched. */
   allowed?: Matrix | null;
@@ -118,9 +118,9 @@ export function HeatMap({ matrix, colors = matrix, allowed = null, queries, keys
         <output class="readout" data-testid={`${testId}-value`}>
           {inside
             ? `${visible(queries[inside.row])} → ${visible(keys[inside.column])}: ${isHidden(inside) ? "hidden by the mask" : exact(matrix.values[inside.row * matrix.columns + inside.column])}`
-            : "Point at a cell for its value."}
+            : "Point at a cell to see its value."}
         </output>
-        <Legend most={largest(colors)} />
+        <Legend max={largest(colors)} />
         {allowed && <span class="legend"><span class="hatched swatch" aria-hidden="true" /> hidden by the mask</span>}
       </div>
     </div>

@@ -27,7 +27,7 @@ export function HeatMapSection() {
           hide special tokens and renormalize
         </Check>
         <Check id="stretch-rows" of={stretchRows}>
-          normalize rows (color each by its largest)
+          scale the colors of each row to its largest weight
         </Check>
       </div>
       <HeatMap {...view} label={`Weights of ${view.title}`} testId="heatmap" onOpen={open} />

@@ -2,7 +2,7 @@ import { submit } from "../actions";
 import { directionOf } from "../languages";
 import { count, lengthOf, textProblem } from "../limits";
 import { output, predict } from "../predicting";
-import { alone, answer, asking, asTyped, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
+import { isBaseline, answer, form, translateWhileTyping, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
 import { visible } from "../words";
 import { FileField } from "./FileField";
 import { Glossary } from "./Glossary";
@@ -15,17 +15,18 @@ import { Problem } from "./Problem";
 import { RequestFields } from "./RequestFields";
 import { CheckpointPicker, ModelPicker, SearchFields } from "./Settings";
 
-/** Whether the model continues a text, which is then its first action. */
+/** Whether the model continues a text. If so, this is its main action. */
 const continues = () => details.value?.streams === true;
-const named = () => details.value?.input?.kind === "nodes" || details.value?.input?.kind === "items";
+/** Whether inputs are names, which fit on one line. */
+const hasNames = () => details.value?.input?.kind === "nodes" || details.value?.input?.kind === "items";
 const verb = () => (translates.value ? "Translate" : inspects.value && continues() ? "Inspect" : "Predict");
 
 /** The number of characters of the input, with the limits of the server. */
 function Count() {
   const limits = details.value?.limits;
   if (!limits) return null;
-  const text = translates.value ? asking.text.value.trim() : asking.text.value;
-  const over = textProblem(asking.text.value, limits) !== "";
+  const text = translates.value ? form.text.value.trim() : form.text.value;
+  const over = textProblem(form.text.value, limits) !== "";
   return (
     <span id="text-limits" class={over ? "problem figures" : "quiet figures"} data-testid="text-limits">
       {lengthOf(text).toLocaleString("en")} of {count(limits.characters, "character")}
@@ -34,12 +35,12 @@ function Count() {
   );
 }
 
-/** Up to three inputs of the validation data; one click predicts. */
+/** Up to three inputs of the validation data. A click writes one into the form and predicts. */
 function Examples() {
   const examples = details.value?.examples ?? [];
   if (!examples.length) return null;
   const run = (example: string) => {
-    asking.text.value = example;
+    form.text.value = example;
     void submit();
   };
   return (
@@ -47,7 +48,7 @@ function Examples() {
       <span class="quiet">Examples from the validation data:</span>{" "}
       <span class="chips">
         {examples.map((example, index) => (
-          <button type="button" class="chip" key={index} data-testid={`example-${index}`} aria-pressed={asking.text.value === example} onClick={() => run(example)}>
+          <button type="button" class="chip" key={index} data-testid={`example-${index}`} aria-pressed={form.text.value === example} onClick={() => run(example)}>
             {shortened(example)}
           </button>
         ))}
@@ -85,7 +86,7 @@ function Buttons() {
   );
 }
 
-/** Inspects the input, or requests the output of a model that cannot be inspected; a text is continued and inspected. */
+/** Continues the text, or predicts if the model cannot be inspected. Inspects the input if the model can be inspected. */
 function run(): void {
   if (continues() || !inspects.value) void predict();
   if (inspects.value) void submit();
@@ -112,7 +113,7 @@ function Form() {
         {translates.value && <Languages />}
         {isExample.value && (
           <span class="quiet" data-testid="example">
-            An example from the validation data of {model?.name}; write your own.
+            An example from the validation data of {model?.name}. Replace it with your own input.
           </span>
         )}
       </div>
@@ -123,13 +124,13 @@ function Form() {
         {translates.value && <SearchFields />}
         {translates.value && (
           <label>
-            <input type="checkbox" data-testid="as-typed" checked={asTyped.value} onChange={(event) => (asTyped.value = event.currentTarget.checked)} /> translate while typing
+            <input type="checkbox" data-testid="as-typed" checked={translateWhileTyping.value} onChange={(event) => (translateWhileTyping.value = event.currentTarget.checked)} /> translate while typing
           </label>
         )}
         <Buttons />
         <span id="text-keys" class="quiet">
           Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}
-          {named() ? "." : ", Shift+Enter begins a line."}
+          {hasNames() ? "." : ", Shift+Enter starts a new line."}
         </span>
         <Count />
       </div>
@@ -143,9 +144,9 @@ function Waiting() {
   if (offline || inspection.value || output.value || status.translate.value.busy || status.translate.value.problem) return null;
   const model = details.value;
   if (!model) return null;
-  const written = asking.text.value.trim() !== "";
+  const written = form.text.value.trim() !== "";
   const button = continues() ? "Continue" : verb();
-  if (alone.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network: it can predict, but not be inspected. Press Predict.</p>;
+  if (isBaseline.value && !written) return <p class="quiet" data-testid="waiting">This model is a baseline without a network. It can predict, but it cannot be inspected. Press Predict.</p>;
   const changed = answer.value !== null && written;
   return (
     <p class="quiet" data-testid="waiting">

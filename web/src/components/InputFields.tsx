@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useId } from "preact/hooks";
 import { joinNames, namesOf } from "../inputs";
 import { languageName } from "../languages";
-import { asking, details, translates } from "../state";
+import { form, details, translates } from "../state";
 
 interface Properties {
   send: (event: Event) => void;
@@ -12,7 +12,7 @@ const onEnter = (send: (event: Event) => void) => (event: KeyboardEvent) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
 };
 
-/** Names of the model's vocabulary, to choose from while typing. */
+/** Suggestions from the vocabulary of the model. */
 function Choices({ id, choices }: { id: string; choices: string[] }) {
   return (
     <datalist id={id}>
@@ -55,11 +55,11 @@ function TextBox({ label, value, placeholder, rows, id, onInput, send, lang }: {
   );
 }
 
-/** One box for each text; Tab moves to the next one. */
+/** One box for each text. Tab moves to the next box. */
 function Texts({ boxes, send }: { boxes: string[] } & Properties) {
-  const parts = asking.text.value.split("\t");
+  const parts = form.text.value.split("\t");
   const write = (index: number, value: string) => {
-    asking.text.value = boxes.map((_, at) => (at === index ? value.replaceAll("\t", " ") : (parts[at] ?? ""))).join("\t");
+    form.text.value = boxes.map((_, at) => (at === index ? value.replaceAll("\t", " ") : (parts[at] ?? ""))).join("\t");
   };
   return (
     <div class="columns">
@@ -80,19 +80,19 @@ function Texts({ boxes, send }: { boxes: string[] } & Properties) {
   );
 }
 
-/** A text with gaps, and a button that writes one. */
+/** A text with gaps, and a button that inserts a gap. */
 function Gaps({ send }: Properties) {
   const insert = () => {
     const box = document.getElementById("text") as HTMLTextAreaElement;
     const [start, end] = [box.selectionStart, box.selectionEnd];
-    const before = asking.text.value;
-    asking.text.value = `${before.slice(0, start)}___${before.slice(end)}`;
+    const before = form.text.value;
+    form.text.value = `${before.slice(0, start)}___${before.slice(end)}`;
     box.focus();
     requestAnimationFrame(() => box.setSelectionRange(start + 3, start + 3));
   };
   return (
     <>
-      <TextBox id="text" label="Input" rows={3} value={asking.text.value} placeholder="A text with ___ for each gap" onInput={(value) => (asking.text.value = value)} send={send} />
+      <TextBox id="text" label="Input" rows={3} value={form.text.value} placeholder="A text with ___ for each gap" onInput={(value) => (form.text.value = value)} send={send} />
       <p>
         <button type="button" data-testid="insert-gap" onClick={insert}>
           Insert a gap
@@ -102,16 +102,16 @@ function Gaps({ send }: Properties) {
   );
 }
 
-/** Items as chips in the order of time, or the names of nodes; a name is chosen from the vocabulary while typing. */
-function Names({ choices, label, most, send }: { choices: string[]; label: string; most: number } & Properties) {
+/** Items in the order of time, or names of nodes, as chips. The vocabulary is suggested while the user types. */
+function Names({ choices, label, max, send }: { choices: string[]; label: string; max: number } & Properties) {
   const list = useId();
   const draft = useSignal("");
-  const names = namesOf(asking.text.value);
-  const write = (all: string[]) => (asking.text.value = joinNames(all));
+  const names = namesOf(form.text.value);
+  const write = (all: string[]) => (form.text.value = joinNames(all));
   const add = () => {
     const added = namesOf(draft.value);
     draft.value = "";
-    write([...names, ...added].slice(-most));
+    write([...names, ...added].slice(-max));
   };
   return (
     <div class="names" data-testid="names">
@@ -166,9 +166,9 @@ function Name({ choices, send }: { choices: string[] } & Properties) {
         aria-label="Name of a node"
         aria-describedby="text-keys text-limits"
         list={list}
-        value={asking.text.value}
+        value={form.text.value}
         placeholder="Name of a node"
-        onInput={(event) => (asking.text.value = event.currentTarget.value)}
+        onInput={(event) => (form.text.value = event.currentTarget.value)}
         onKeyDown={onEnter(send)}
       />
       <Choices id={list} choices={choices} />
@@ -176,15 +176,15 @@ function Name({ choices, send }: { choices: string[] } & Properties) {
   );
 }
 
-/** The fields of an input, by its form. */
+/** The fields for the input form of the model. */
 export function InputFields({ send }: Properties) {
   const model = details.value;
-  const form = model?.input ?? { kind: "text", boxes: [], choices: [] };
-  if (form.kind === "text" && form.boxes.length > 1) return <Texts boxes={form.boxes} send={send} />;
-  if (form.kind === "gaps") return <Gaps send={send} />;
-  if (form.kind === "items") return <Names choices={form.choices} label="Add an item" most={10_000} send={send} />;
-  if (form.kind === "nodes" && form.boxes.length < 2) return <Name choices={form.choices} send={send} />;
-  if (form.kind === "nodes") return <Names choices={form.choices} label="Add a node" most={form.boxes.length} send={send} />;
+  const inputForm = model?.input ?? { kind: "text", boxes: [], choices: [] };
+  if (inputForm.kind === "text" && inputForm.boxes.length > 1) return <Texts boxes={inputForm.boxes} send={send} />;
+  if (inputForm.kind === "gaps") return <Gaps send={send} />;
+  if (inputForm.kind === "items") return <Names choices={inputForm.choices} label="Add an item" max={10_000} send={send} />;
+  if (inputForm.kind === "nodes" && inputForm.boxes.length < 2) return <Name choices={inputForm.choices} send={send} />;
+  if (inputForm.kind === "nodes") return <Names choices={inputForm.choices} label="Add a node" max={inputForm.boxes.length} send={send} />;
   const language = languageName(model?.source);
   return (
     <TextBox
@@ -192,9 +192,9 @@ export function InputFields({ send }: Properties) {
       label={translates.value ? "Text to translate" : "Input"}
       lang={(translates.value && model?.source) || undefined}
       rows={translates.value ? 2 : 3}
-      value={asking.text.value}
+      value={form.text.value}
       placeholder={translates.value ? (language ? `A sentence in ${language}` : "A sentence") : model?.takes}
-      onInput={(value) => (asking.text.value = value)}
+      onInput={(value) => (form.text.value = value)}
       send={send}
     />
   );

@@ -21,7 +21,7 @@ export function KeyField() {
         />
       </label>
       <button type="submit">Use this key</button>
-      <span class="quiet">Kept until this tab is closed.</span>
+      <span class="quiet">The key is stored until you close this tab.</span>
     </form>
   );
 }

@@ -1,19 +1,19 @@
 import { pickModel } from "../actions";
 import { languageName } from "../languages";
-import { inspection, asking, details, models } from "../state";
+import { inspection, form, details, models } from "../state";
 
 interface Direction {
   source: string;
   target: string;
 }
 
-/** The model for a pair of languages: the current one if it fits. */
+/** A model for a pair of languages: the current model if it translates this pair. */
 function modelFor({ source, target }: Direction): string | undefined {
   const fits = models.value.filter((model) => model.source === source && model.target === target);
-  return (fits.find((model) => model.name === asking.model.value) ?? fits[0])?.name;
+  return (fits.find((model) => model.name === form.model.value) ?? fits[0])?.name;
 }
 
-/** Source and target language, of those that the served models translate. */
+/** Selectors for the source and target languages of the served models. */
 export function Languages() {
   const model = details.value;
   const pairs = models.value.filter((each): each is typeof each & Direction => !!each.source && !!each.target);
@@ -21,14 +21,14 @@ export function Languages() {
   const { source, target } = model as unknown as Direction;
   const sources = [...new Set(pairs.map((each) => each.source))];
   const targets = [...new Set(pairs.filter((each) => each.source === source).map((each) => each.target))];
-  const change = (wanted: Direction) => {
-    const own = modelFor(wanted) ?? modelFor({ source: wanted.source, target: pairs.find((each) => each.source === wanted.source)!.target });
-    if (own) void pickModel(own);
+  const change = (direction: Direction) => {
+    const name = modelFor(direction) ?? modelFor({ source: direction.source, target: pairs.find((each) => each.source === direction.source)!.target });
+    if (name) void pickModel(name);
   };
   const back = modelFor({ source: target, target: source });
   const swap = () => {
     const output = inspection.value?.search?.output;
-    if (output) asking.text.value = output;
+    if (output) form.text.value = output;
     if (back) void pickModel(back);
   };
   const options = (codes: string[]) =>

@@ -11,7 +11,7 @@ function Swatch({ layer }: { layer: number }) {
   );
 }
 
-/** The heads drawn over each other: those of the chosen layer, and some of other layers. */
+/** The heads that can be drawn: all heads of the chosen layer, and drawn heads of other layers. */
 export function Layers() {
   const choice = settled.value!;
   const { layers } = alignedView.value!;

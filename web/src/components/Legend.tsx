@@ -6,13 +6,13 @@ import { fixed } from "../format";
 const STEPS = { rows: 1, columns: 64, values: Float32Array.from({ length: 64 }, (_, index) => index / 63) };
 
 /** The color scale of a heat map. */
-export function Legend({ most }: { most: number }) {
+export function Legend({ max }: { max: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const isDark = dark.value;
   useEffect(() => paintCells(canvas.current!, STEPS, isDark), [isDark]);
   return (
     <span class="legend figures">
-      0 <canvas ref={canvas} aria-hidden="true" /> {fixed(most)}
+      0 <canvas ref={canvas} aria-hidden="true" /> {fixed(max)}
     </span>
   );
 }

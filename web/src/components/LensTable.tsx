@@ -2,13 +2,13 @@ import { inspection } from "../state";
 import { visible } from "../words";
 import { chance } from "./Ranked";
 
-const MOST_SITES = 16;
+const MAX_SITES = 16;
 
-/** The label that the output layer reads from the state after each layer (logit lens). */
+/** The prediction of the output layer from the state after each layer (logit lens). */
 export function LensTable() {
   const { lens, predictions, surfaces } = inspection.value!;
-  if (!lens) return <p class="quiet">This network has no states that its output layer can read.</p>;
-  const sites = lens.sites.slice(-MOST_SITES);
+  if (!lens) return <p class="quiet">The logit lens is not available for this network.</p>;
+  const sites = lens.sites.slice(-MAX_SITES);
   const from = lens.sites.length - sites.length;
   const nameOf = (number: number) => {
     const { at } = predictions[number];

@@ -4,7 +4,7 @@ import { describe, measureOf, measuresOf, orderHeads } from "../measures";
 import { sameChoice } from "../shown";
 import { choice, inspection, settled } from "../state";
 
-/** All heads with all their measures; a column's heading sorts by it. */
+/** The measures of all heads. A column heading sorts by its column. */
 export function Measures() {
   const current = inspection.value!;
   const sortBy = useSignal<string | null>(null);

@@ -9,24 +9,24 @@ import { chance } from "./Ranked";
 interface Slider {
   name: string;
   label: string;
-  least: number;
-  most: number;
+  min: number;
+  max: number;
   step: number;
-  /** The value that changes nothing. */
+  /** The value without effect. */
   off: number;
 }
 
 const SLIDERS: Slider[] = [
-  { name: "temperature", label: "temperature", least: 0, most: 2, step: 0.05, off: 1 },
-  { name: "top_k", label: "top-k", least: 1, most: 50, step: 1, off: 50 },
-  { name: "top_p", label: "top-p", least: 0.05, most: 1, step: 0.05, off: 1 },
+  { name: "temperature", label: "temperature", min: 0, max: 2, step: 0.05, off: 1 },
+  { name: "top_k", label: "top-k", min: 1, max: 50, step: 1, off: 50 },
+  { name: "top_p", label: "top-p", min: 0.05, max: 1, step: 0.05, off: 1 },
 ];
 
 function Controls() {
   const own = details.value?.settings?.values ?? {};
   return (
     <div class="controls" role="group" aria-label="Sampling">
-      {SLIDERS.map(({ name, label, least, most, step, off }) => {
+      {SLIDERS.map(({ name, label, min, max, step, off }) => {
         const value = Number(settings.value[name] ?? own[name] ?? off);
         return (
           <label key={name}>
@@ -34,10 +34,10 @@ function Controls() {
             <input
               type="range"
               data-testid={`slider-${name}`}
-              min={least}
-              max={most}
+              min={min}
+              max={max}
               step={step}
-              value={Math.min(value, most)}
+              value={Math.min(value, max)}
               onInput={(event) => {
                 const chosen = Number(event.currentTarget.value);
                 set(name, chosen === off && own[name] == null ? null : chosen);
@@ -50,13 +50,13 @@ function Controls() {
   );
 }
 
-/** The probability of each next token as it is sampled; a click appends the token. */
+/** The distribution that the next token is sampled from. A click appends a token. */
 export function NextBars() {
   const { next } = inspection.value!;
   if (!next) return null;
   return (
     <div data-testid="next-bars">
-      <h3>Next token, as it is sampled</h3>
+      <h3>Sampling distribution of the next token</h3>
       {!offline && <Controls />}
       <Problem place="next" doing="" testId="status-next" />
       <ul class="candidates ranked">

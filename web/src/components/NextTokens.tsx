@@ -37,7 +37,7 @@ function Candidates({ step, index, chosen }: { step: Prediction; index: number; 
   );
 }
 
-/** Each piece of the output with its probability and the other candidates. */
+/** Each piece of the output with its probability and its alternatives. */
 export function NextTokens() {
   const { predictions: steps, search } = inspection.value!;
   const target = targetOf(inspection.value!);
@@ -46,7 +46,7 @@ export function NextTokens() {
   return (
     <>
       <p class="quiet">
-        Open a piece for the ten most likely ones in its place.{!offline && " Choosing one forces it, and the rest is decoded again."}
+        Open a piece to see the ten most probable pieces at its position.{!offline && " Choose one to force it; the rest is decoded again."}
       </p>
       <Release testId="release-steps" />
       <div class="scroller tall" tabIndex={0} role="region" aria-label="Next tokens">

@@ -16,12 +16,12 @@ export function Scores({ of }: { of: { score: number; log_probability: number } 
   );
 }
 
-/** The n best outputs of the search; each can be inspected instead of the best one. */
+/** The n best outputs of the search. Each can be inspected. */
 function Candidates({ candidates, chosen, language }: { candidates: Search["candidates"]; chosen: number; language?: string }) {
   return (
     <details open data-testid="candidates">
       <summary>
-        {candidates.length} best outputs{!offline && "; choose one to inspect it"}
+        {candidates.length} best outputs{!offline && ". Choose one to inspect it."}
       </summary>
       <ol data-testid="nbest">
         {candidates.map((candidate, index) => (
@@ -37,7 +37,7 @@ function Candidates({ candidates, chosen, language }: { candidates: Search["cand
                 aria-pressed={index === chosen}
                 onClick={() => void chooseCandidate(index)}
               >
-                {candidate.text || "(nothing)"}
+                {candidate.text || "(empty)"}
               </button>
             )}{" "}
             <Scores of={candidate} />
@@ -48,14 +48,14 @@ function Candidates({ candidates, chosen, language }: { candidates: Search["cand
   );
 }
 
-/** Of a text of several sentences: its translation, and the sentence that is inspected. */
+/** The translation of a text with several sentences, and a selector for the inspected sentence. */
 function Sentences({ sentences, sentence, language }: { sentences: string[]; sentence: number; language?: string }) {
   return (
     <div class="whole">
       <Problem place="whole" doing="Translating the whole text …" />
       {whole.value !== null && (
         <>
-          <h3>{glossary.value.trim() ? "The whole text, with the glossary" : "The whole text"}</h3>
+          <h3>{glossary.value.trim() ? "Translation of the whole text, with the glossary" : "Translation of the whole text"}</h3>
           <p data-testid="whole" class="lines" lang={language}>
             {whole.value}
           </p>
@@ -64,7 +64,7 @@ function Sentences({ sentences, sentence, language }: { sentences: string[]; sen
       )}
       {sentences.length > 1 && <div class="controls">
         <label>
-          Inspected: sentence{" "}
+          Inspected sentence:{" "}
           <select
             data-testid="sentence"
             value={sentence}
@@ -119,8 +119,8 @@ export function Output() {
       <p class="quiet">
         {model.name}, checkpoint {model.checkpoint}, beam {settings.beam}, length penalty {settings.length_penalty} ·{" "}
         <Scores of={search} />
-        {candidate > 0 && ` · output ${candidate + 1} of the search, not its best`}
-        {!search.finished && " · not finished: the longest output allowed was reached"}
+        {candidate > 0 && ` · output ${candidate + 1} of the search, not the best one`}
+        {!search.finished && " · not finished: the output reached the maximum length"}
       </p>
       <Release testId="release" />
       {candidates.length > 1 && <Candidates candidates={candidates} chosen={candidate} language={language} />}

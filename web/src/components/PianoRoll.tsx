@@ -5,7 +5,7 @@ import { midiOf, notesOf, pitchName, play } from "../music";
 
 const [ROW, LEFT] = [7, 34];
 
-/** Notes over time; those that the model added are filled, given ones are outlined. */
+/** Notes over time. Predicted notes are filled, given notes are outlined. */
 export function PianoRoll({ roll }: { roll: Roll }) {
   const stop = useSignal<(() => void) | null>(null);
   const notes = notesOf(roll);
@@ -52,7 +52,7 @@ export function PianoRoll({ roll }: { roll: Roll }) {
         <button type="button" data-testid="roll-midi" onClick={() => download(midiOf(roll).buffer as ArrayBuffer, "audio/midi", "regard.mid")}>
           Save MIDI
         </button>
-        <span class="quiet">{roll.given ? "Filled notes are the model's, outlined ones were given. " : ""}Horizontal: quarter notes.</span>
+        <span class="quiet">{roll.given ? "Filled notes were predicted, outlined notes were given. " : ""}Horizontal axis: quarter notes.</span>
       </p>
     </div>
   );

@@ -8,19 +8,19 @@ interface Entry {
   log_probability: number | null;
 }
 
-/** The labels of an output with their probabilities, in any of the forms that tasks have; null if it has none. */
-function ranked(found: object): Entry[] | null {
-  const { probabilities } = found as { probabilities?: unknown };
+/** The labels of an output with their probabilities, most probable first; null without probabilities. */
+function ranked(result: object): Entry[] | null {
+  const { probabilities } = result as { probabilities?: unknown };
   if (typeof probabilities !== "object" || probabilities === null || Array.isArray(probabilities)) return null;
   return Object.entries(probabilities)
     .map(([label, value]) => ({ label, log_probability: Math.log(Number(value)) }))
     .sort((one, other) => other.log_probability - one.log_probability);
 }
 
-/** The values of an output without a text, one a line. */
-function Values({ found }: { found: object }) {
-  const options = ranked(found);
-  const rest = Object.entries(found).filter(([name, value]) => (options === null || name !== "probabilities") && value !== null);
+/** The values of an output without a text, one per line. */
+function Values({ result }: { result: object }) {
+  const options = ranked(result);
+  const rest = Object.entries(result).filter(([name, value]) => (options === null || name !== "probabilities") && value !== null);
   const written = (value: unknown): string => (Array.isArray(value) ? value.map(written).join(", ") : typeof value === "object" && value ? Object.values(value).map(written).join(" ") : String(value));
   return (
     <div data-testid="output">
@@ -49,8 +49,8 @@ export function Predicted() {
         {own}
       </p>
     ) : null;
-  const text = textOf(current.found);
-  if (text === null) return <Values found={current.found as object} />;
+  const text = textOf(current.result);
+  if (text === null) return <Values result={current.result as object} />;
   const continues = text.startsWith(current.input);
   const grows = status.predict.value.busy;
   return (
@@ -65,7 +65,7 @@ export function Predicted() {
           <Copy text={text} of="the output" testId="copy" />{" "}
           {inspects.value && (
             <button type="button" data-testid="inspect-output" onClick={() => void inspectOutput(text)}>
-              Inspect it
+              Inspect this text
             </button>
           )}
         </p>

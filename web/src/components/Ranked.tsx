@@ -5,7 +5,7 @@ import { Bar } from "./Bar";
 
 export const chance = (value: number | null) => percent(value ?? -Infinity);
 
-/** Labels with their probabilities, the most probable first; of an answer it is bold. */
+/** Labels with their probabilities, in the given order. In an answer, the first label is bold. */
 export function Ranked({ options, testId = "options" }: { options: Alternative[]; testId?: string }) {
   return (
     <ul class={`candidates${testId === "options" ? " ranked" : ""}`} data-testid={testId}>

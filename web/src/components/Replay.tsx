@@ -7,22 +7,22 @@ import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 
-/** The same sentence at each checkpoint of the training. */
+/** The translation of the sentence by each checkpoint. */
 export function Replay() {
   const place = useSignal(0);
   const all = replay.value;
   const index = Math.min(place.value, all.length - 1);
   const current = all[index];
-  const wanted = details.value ? distinct(details.value).length : 0;
+  const total = details.value ? distinct(details.value).length : 0;
   return (
     <div data-testid="replay">
-      <h3>The sentence during training</h3>
+      <h3>Translation during training</h3>
       {!offline && (
         <div class="controls">
           <button type="button" data-testid="replay-load" onClick={() => void loadReplay()}>
-            Load {count(wanted, "checkpoint")}
+            Load {count(total, "checkpoint")}
           </button>
-          <Problem place="replay" doing={`${all.length} of ${wanted} …`} />
+          <Problem place="replay" doing={`Loaded ${all.length} of ${total} …`} />
         </div>
       )}
       {current && (

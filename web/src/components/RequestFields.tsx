@@ -1,13 +1,13 @@
 import { set, settableFields } from "../predicting";
 import { details, settings } from "../state";
 
-/** Settings of a request; an empty field has the run's own value. */
+/** Settings of a request. An empty field uses the value of the run. */
 export function RequestFields() {
   const fields = settableFields(details.value?.settings);
   if (!fields.length) return null;
   return (
     <div class="controls" role="group" aria-label="Settings of the output" data-testid="request-settings">
-      {fields.map(({ name, type, own, description, least, most }) => (
+      {fields.map(({ name, type, own, description, min, max }) => (
         <label key={name} title={description}>
           {type === "boolean" ? (
             <>
@@ -26,8 +26,8 @@ export function RequestFields() {
                 type="number"
                 data-testid={`set-${name}`}
                 placeholder={own === null ? "off" : String(own)}
-                min={least}
-                max={name === "length" ? (details.value?.limits?.length ?? most) : most}
+                min={min}
+                max={name === "length" ? (details.value?.limits?.length ?? max) : max}
                 step={type === "integer" ? 1 : "any"}
                 value={(settings.value[name] as number | undefined) ?? ""}
                 onInput={(event) => set(name, event.currentTarget.value === "" ? null : Number(event.currentTarget.value))}

@@ -1,16 +1,16 @@
 import type { ComponentChildren } from "preact";
 import type { Help } from "../help";
 
-/** The content of a section in one line; if opened, how to read it, and its limits. */
-function HelpText({ help: { drawn, read, cannot }, id }: { help: Help; id: string }) {
+/** One line on the content of a section. If opened, it also explains how to read the section, and its limits. */
+function HelpText({ help: { content, reading, limits }, id }: { help: Help; id: string }) {
   return (
     <details class="help" data-testid={`help-${id}`}>
-      <summary>{drawn}</summary>
+      <summary>{content}</summary>
       <p>
-        <b>How to read it.</b> {read}
+        <b>How to read it.</b> {reading}
       </p>
       <p>
-        <b>Limits.</b> {cannot}
+        <b>Limits.</b> {limits}
       </p>
     </details>
   );

@@ -1,14 +1,14 @@
 import { pickModel } from "../actions";
 import { labelOf } from "../checkpoints";
 import { modelLabel } from "../languages";
-import { asking, details, models } from "../state";
+import { form, details, models } from "../state";
 
 export function ModelPicker() {
   if (models.value.length < 2) return null;
   return (
     <label>
       Model{" "}
-      <select id="model" data-testid="model" value={asking.model.value} onChange={(event) => void pickModel(event.currentTarget.value)}>
+      <select id="model" data-testid="model" value={form.model.value} onChange={(event) => void pickModel(event.currentTarget.value)}>
         {models.value.map((model) => (
           <option key={model.name} value={model.name}>
             {modelLabel(model)}
@@ -22,7 +22,7 @@ export function ModelPicker() {
 export function CheckpointPicker() {
   const model = details.value;
   if (!model || model.checkpoints.length < 2) return null;
-  const { checkpoint } = asking;
+  const { checkpoint } = form;
   return (
     <label>
       Checkpoint{" "}
@@ -44,7 +44,7 @@ export function CheckpointPicker() {
 
 /** The settings of a beam search. */
 export function SearchFields() {
-  const { beam, lengthPenalty } = asking;
+  const { beam, lengthPenalty } = form;
   const numeric = (text: string) => (text === "" ? null : Number(text));
   return (
     <>

@@ -1,12 +1,12 @@
 import { curlOf, pythonOf } from "../snippet";
 import { Copy } from "./Copy";
 
-/** The request of the page for other programs. */
+/** The request of this page as a curl command and as Python code. */
 export function Snippet() {
   const [curl, python] = [curlOf(location.origin), pythonOf()];
   return (
     <details data-testid="snippet">
-      <summary>The same from a shell or Python</summary>
+      <summary>Send this request from a shell or Python</summary>
       {[
         ["curl", curl],
         ["Python", python],

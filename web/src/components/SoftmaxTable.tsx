@@ -12,10 +12,10 @@ interface Properties {
 }
 
 function maskedAs(entry: RowEntry, lastSeen: number | null): string {
-  return lastSeen !== null && entry.key > lastSeen ? "masked: comes later" : "masked";
+  return lastSeen !== null && entry.key > lastSeen ? "masked: later position" : "masked";
 }
 
-/** Energies of a row, their exponentials and the weights they make, next to those recorded. */
+/** The energies of a row, their exponentials and weights, next to the recorded weights. */
 export function SoftmaxTable({ row, keys, current, lastSeen }: Properties) {
   const worst = Math.max(...row.map((entry) => Math.abs(entry.weight - entry.recorded)));
   return (
@@ -57,7 +57,7 @@ export function SoftmaxTable({ row, keys, current, lastSeen }: Properties) {
         </table>
       </div>
       <p class="quiet figures">
-        exp is of the energy less the largest one; divided by its sum it is the weight. Largest difference from the recorded weights:{" "}
+        exp = exp(energy − largest energy). Weight = exp / sum of exp. Largest difference from the recorded weights:{" "}
         {exact(worst)}.
       </p>
     </>

@@ -1,28 +1,28 @@
 import { Fragment } from "preact";
 import { fixed } from "../format";
 import { moveFocus } from "../hooks";
-import { MOST_SURPRISE, surprise } from "../predicting";
+import { MAX_SURPRISE, surprise } from "../predicting";
 import { stepsOf } from "../reading";
 import { inspection, place } from "../state";
 import { visible } from "../words";
 import { chance, Ranked } from "./Ranked";
 
-/** The scale of the shades. */
+/** The color scale of the surprise. */
 function Scale() {
   return (
     <span class="legend figures">
-      0 <span class="ramp" aria-hidden="true" /> {MOST_SURPRISE} nats or more
+      0 <span class="ramp" aria-hidden="true" /> {MAX_SURPRISE} nats or more of surprise (−log p)
     </span>
   );
 }
 
-/** A text token by token, each shaded by its surprise, and the tokens that may follow. */
+/** The tokens of a text, each shaded by its surprise (−log p), and the alternatives of the chosen token. */
 export function StepText() {
   const steps = stepsOf(inspection.value!);
-  // The bars of sampling already list the next token.
+  // `NextBars` already lists the next token.
   const listed = inspection.value!.next !== undefined && place.value === null;
   const tokens = steps.filter((step) => step.label !== null);
-  // The place of a prediction is that of the piece before it.
+  // The site of a prediction is the index of the piece before it.
   const chosen = place.value === null ? steps.length - 1 : place.value + 1;
   const current = steps[chosen] ?? steps[steps.length - 1];
   const total = tokens.reduce((sum, each) => sum + (each.log_probability ?? -Infinity), 0);
@@ -66,7 +66,7 @@ export function StepText() {
           <>
             <p data-testid="step">
               {current.label === null ? (
-                "Most probable next:"
+                "Most probable next tokens:"
               ) : (
                 <>
                   <b>{visible(current.label)}</b>, token {chosen + 1}: {chance(current.log_probability)}, log p{" "}

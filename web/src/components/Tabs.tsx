@@ -10,7 +10,7 @@ interface Properties<Id extends string> {
 
 const slug = (id: string) => id.toLowerCase().replaceAll(/\W+/g, "-");
 
-/** One tab stop; the arrow keys change the tab. */
+/** Tabs with one tab stop. Arrow keys change the tab. */
 export function Tabs<Id extends string>({ label, tabs, current, onPick, children }: Properties<Id>) {
   const move = (event: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

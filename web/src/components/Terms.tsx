@@ -4,12 +4,12 @@ import { exact } from "../format";
 import type { Worked } from "../worked";
 import { Bar } from "./Bar";
 
-/** The energy of a cell: its terms, their sum, the scale and the bias. */
+/** The energy of one query and key: its terms, their sum, the scale and the bias. */
 export function Terms({ worked, vectors }: { worked: Worked; vectors: Vectors }) {
   const byIndex = useSignal(false);
   const { terms, sum, bias, energy } = worked;
   const ordered = byIndex.value ? terms : [...terms].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
-  const most = Math.max(...terms.map((term) => Math.abs(term.value))) || 1;
+  const max = Math.max(...terms.map((term) => Math.abs(term.value))) || 1;
   const additive = vectors.kind === "additive";
   return (
     <>
@@ -40,7 +40,7 @@ export function Terms({ worked, vectors }: { worked: Worked; vectors: Vectors })
                 {additive && <td>{exact(term.factor ?? 0)}</td>}
                 <td>{exact(term.value)}</td>
                 <td>
-                  <Bar share={term.value / most} signed />
+                  <Bar share={term.value / max} signed />
                 </td>
               </tr>
             ))}

@@ -5,7 +5,7 @@ export function ThemePicker() {
     <label class="theme">
       Colors{" "}
       <select id="theme" value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>
-        <option value="auto">as the system</option>
+        <option value="auto">system</option>
         <option value="light">light</option>
         <option value="dark">dark</option>
       </select>

@@ -10,22 +10,22 @@ interface Properties {
   testId: string;
   selected: boolean;
   weights: () => Matrix;
-  /** The weight of the strongest color; undefined: the largest one of this head. */
-  most?: number;
-  /** The owner of the weights; if it changes, they are painted again. */
+  /** The weight with the strongest color; by default the largest weight of this head. */
+  max?: number;
+  /** The object that has the weights. A new object repaints the thumbnail. */
   of: object;
   onSelect: () => void;
 }
 
-/** A head as a button; painted when it comes near the window. */
-export function Thumbnail({ label, value, testId, selected, weights, most, of, onSelect }: Properties) {
+/** A head as a button. It is painted when it is scrolled into view. */
+export function Thumbnail({ label, value, testId, selected, weights, max, of, onSelect }: Properties) {
   const button = useRef<HTMLButtonElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const seen = useSeen(button);
   const isDark = dark.value;
   useEffect(() => {
-    if (seen) paintCells(canvas.current!, weights(), isDark, most);
-  }, [seen, of, isDark, most]);
+    if (seen) paintCells(canvas.current!, weights(), isDark, max);
+  }, [seen, of, isDark, max]);
   return (
     <button ref={button} type="button" class="thumbnail" data-testid={testId} aria-pressed={selected} onClick={onSelect}>
       <canvas ref={canvas} aria-hidden="true" />

@@ -6,7 +6,7 @@ import { weightedValues } from "../worked";
 
 const FIRST = { keys: 5, components: 6 };
 
-/** The values, each times its weight, and their sum: the first of them, or all. */
+/** The weighted values and their sum. A button shows all keys and components. */
 export function ValueTable({ vectors, head, weights, keys }: { vectors: Vectors; head: number; weights: Float32Array; keys: string[] }) {
   const all = useSignal(false);
   const { parts, total } = weightedValues(vectors, head, weights);
@@ -39,11 +39,11 @@ export function ValueTable({ vectors, head, weights, keys }: { vectors: Vectors;
             ))}
             {left > 0 && (
               <tr>
-                <td colSpan={components.length + 2}>and {left} keys of less weight</td>
+                <td colSpan={components.length + 2}>and {left} keys with smaller weights</td>
               </tr>
             )}
             <tr class="current">
-              <th scope="row">Σ over all</th>
+              <th scope="row">Σ over all keys</th>
               <td />
               {components.map((value, index) => (
                 <td key={index}>{fixed(value, 4)}</td>
@@ -53,7 +53,7 @@ export function ValueTable({ vectors, head, weights, keys }: { vectors: Vectors;
         </table>
       </div>
       <button type="button" aria-expanded={all.value} onClick={() => (all.value = !all.value)}>
-        {all.value ? "Show the first only" : `Show all ${keys.length} keys and ${total.length} components`}
+        {all.value ? "Show fewer" : `Show all ${keys.length} keys and ${total.length} components`}
       </button>
     </>
   );

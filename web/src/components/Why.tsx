@@ -11,12 +11,12 @@ import { Problem } from "./Problem";
 
 const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
 
-// Percent of the color behind a text, which stays legible.
-const MOST_SHADE = 45;
+// Maximum percentage of color behind a text. The text must remain legible.
+const MAX_SHADE = 45;
 
-/** A signed value; influence is in nats, attention a share. */
+/** A value with its sign. Influence is in nats, attention is a share. */
 const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
-const written = ({ mode }: Strip, value: number | null) => (mode === "influence" ? `${signed(value)} nats` : fixed(value ?? 0, 3));
+const written = ({ mode, unit }: Strip, value: number | null) => (mode === "influence" ? `${signed(value)} ${unit}`.trim() : fixed(value ?? 0, 3));
 
 function Modes() {
   const modes = stripModes.value;
@@ -33,7 +33,7 @@ function Modes() {
   );
 }
 
-/** The pieces of an output; a click chooses whose reasons are displayed. */
+/** The pieces of an output. A click displays the influences on that piece. */
 function Outputs() {
   const pieces = outputPieces();
   if (!pieces.length) return null;
@@ -55,7 +55,7 @@ function Outputs() {
 
 /** One line of the input, each piece shaded by its value. */
 function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][number]; from: number; letters: boolean }) {
-  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   return (
     <p class={`lines answered${letters ? " letters" : ""}`} data-testid={from ? `strip-line-${from}` : "influences"}>
       {line.pieces.map((piece, index) => {
@@ -67,7 +67,7 @@ function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][num
           <span key={index}>
             <span
               class={`influenced${share < 0 ? " against" : ""}${hidden ? " hatched" : ""}`}
-              style={{ "--share": `${Math.round(MOST_SHADE * Math.min(1, Math.abs(share)))}%`, "--rise": 1 + Math.min(1, Math.abs(share)) }}
+              style={{ "--share": `${Math.round(MAX_SHADE * Math.min(1, Math.abs(share)))}%`, "--rise": 1 + Math.min(1, Math.abs(share)) }}
               title={`${visible(piece)}: ${hidden ? "hidden by the mask" : written(of, value)}`}
               data-testid={from ? undefined : `influence-${index}`}
             >
@@ -83,7 +83,7 @@ function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][num
 }
 
 function Scale({ of }: { of: Strip }) {
-  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   if (of.mode !== "influence")
     return (
       <span class="legend figures">
@@ -92,17 +92,17 @@ function Scale({ of }: { of: Strip }) {
     );
   return (
     <span class="legend figures">
-      against {signed(-size)} <span class="ramp against" aria-hidden="true" /> 0 <span class="ramp" aria-hidden="true" /> for {signed(size)} nats
+      against {signed(-size)} <span class="ramp against" aria-hidden="true" /> 0 <span class="ramp" aria-hidden="true" /> for {signed(size)} {of.unit}
     </span>
   );
 }
 
-/** The graph of the input: rings are influence, the width of an edge is its weight in the chosen head. */
+/** The graph of the input. A ring is the influence of a node; the width of an edge is its weight in the chosen head. */
 function Graph({ of }: { of: Strip }) {
   const current = inspection.value!;
   const [surface] = current.surfaces;
   const values = of.mode === "influence" ? of.lines[0].values : null;
-  const size = Math.max(Math.abs(of.least), Math.abs(of.most), 1e-9);
+  const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   const head = settled.value && "attention" in settled.value ? current.attention[settled.value.attention] : null;
   const weight = (edge: [number, number]) => (head ? edgeWeight(head, shown.value!.matrix, surface.pieces, edge) : null);
   return (
@@ -111,7 +111,7 @@ function Graph({ of }: { of: Strip }) {
       labels={nodeLabels(current)}
       share={weight}
       ring={values?.map((value) => (value === null ? 1 : value / size))}
-      describe={(node) => `${surface.pieces[node]}${values ? `: ${signed(values[node])} nats` : ""}`}
+      describe={(node) => `${surface.pieces[node]}${values ? `: ${written(of, values[node])}` : ""}`}
       answered={new Set(current.predictions.filter(({ at }) => at.kind === "node").map(({ at }) => at.pieces[0]))}
       testId="why-graph"
     />
@@ -128,11 +128,11 @@ export function Why() {
       <Modes />
       <Outputs />
       <Problem place="why" doing="Hiding each piece in turn …" />
-      {!current && !status.why.value.busy && !status.why.value.problem && <p class="quiet">The influence was not computed for this answer.</p>}
+      {!current && !status.why.value.busy && !status.why.value.problem && <p class="quiet">Influence was not computed for this answer.</p>}
       {current && (
         <>
           <p>
-            {current.mode === "influence" ? "Influence on" : "Read for"} <b data-testid="influence-of">{visible(current.label)}</b>:
+            {current.mode === "influence" ? "Influence on" : "Attention for"} <b data-testid="influence-of">{visible(current.label)}</b>:
           </p>
           {graph ? <Graph of={current} /> : current.lines.map((line, index) => <Line key={index} of={current} line={line} from={index} letters={letters} />)}
           <Scale of={current} />
@@ -140,13 +140,13 @@ export function Why() {
             <ol class="figures" data-testid="strongest">
               {strongestInfluences(influence.value).map(({ piece, value }, order) => (
                 <li key={order}>
-                  <b>{visible(piece)}</b> {signed(value)} nats
+                  <b>{visible(piece)}</b> {written(current, value)}
                 </li>
               ))}
             </ol>
           )}
           <p class="quiet">
-            {current.mode === "influence" && "Hidden: "}
+            {current.mode === "influence" && "How pieces are hidden: "}
             {current.note}
           </p>
         </>
