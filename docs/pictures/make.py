@@ -25,7 +25,7 @@ from playwright.sync_api import expect, sync_playwright
 FOLDER = Path(__file__).parent
 LADDER = "A man in a blue shirt is standing on a ladder cleaning a window."
 ANIMAL = "the animal did not cross the street because it was too tired"
-MAIL = "Dear all , the budget meeting moves from Monday to Thursday at 10 . Please send your figures before Wednesday ."
+MAIL = "The budget meeting moves from Monday to Thursday at 10 . Please send your figures before Wednesday ."
 TASKS = {  # an input for the model of each task; none is of the training data
     "sentiment": "a gorgeous , witty , seductive movie",
     "pairs": "A man is singing\tNobody is singing",
