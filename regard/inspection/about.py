@@ -13,7 +13,7 @@ from regard.runs.network_comparison import read_comparison
 from regard.runs.run_examples import read_examples
 from regard.runs.run_folder import RunFolder
 
-SPELLED = {"bleu": "BLEU", "chrf": "chrF", "macro_f1": "Macro F1", "auc": "AUC"}  # others: as they are
+SPELLED = {"bleu": "BLEU", "chrf": "chrF", "macro_f1": "Macro F1", "auc": "AUC", "rouge-l": "ROUGE-L"}  # others: as they are
 BASELINES = {  # of figures of models that ignore their inputs, or all but one word
     "majority": "the most frequent label", "most_frequent_tag": "the most frequent tag of each word",
     "popular_hit_rate_10": "the most popular items", "unigram_accuracy": "the most frequent token",
@@ -51,7 +51,7 @@ def _quality(run: RunFolder, curves: Sequence[Mapping[str, Any]]) -> str:
     figures, baseline = compared.metrics[name], shortened(" ".join(compared.description.split()), 100)
     other = _value(name, figures.baseline)
     if run.is_baseline():
-        return f"{_spelled(name)} {other} on {data}, of a baseline alone ({baseline})."
+        return f"It is a baseline without a network ({baseline}), with {_spelled(name)} {other} on the validation data."
     return f"{_spelled(name)} {_value(name, figures.network)} on {data}; the baseline ({baseline}) has {other}."
 
 

@@ -1,7 +1,7 @@
 import { parseMidi } from "midi-file";
 import { afterEach, expect, test, vi } from "vitest";
 import { glossaryOf } from "../src/glossary";
-import { distances, edgeWeight, layGraph } from "../src/graph";
+import { crossings, distances, edgeWeight, layGraph } from "../src/graph";
 import { joinNames, namesOf } from "../src/inputs";
 import { midiOf, notesOf, pitchName } from "../src/music";
 import { floats } from "./floats";
@@ -30,6 +30,14 @@ test("equal graphs have equal layouts, nodes do not overlap, and the center is i
   const star = layGraph({ ...RING, edges: [[0, 1], [0, 2], [0, 3]], center: 0 });
   const away = star.nodes.slice(1).map(({ x, y }) => Math.hypot(x - star.nodes[0].x, y - star.nodes[0].y));
   expect(Math.max(...away) - Math.min(...away)).toBeLessThan(40);
+});
+
+test("a planar graph is drawn without a crossing", () => {
+  const edges: [number, number][] = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 2], [4, 5], [5, 6], [6, 4], [6, 7]];
+  const graph = surfaceOf([..."01234567"], { kind: "graph", edges });
+  expect(crossings(layGraph(graph).nodes, edges)).toBe(0);
+  const square = [[0, 0], [1, 1], [1, 0], [0, 1]].map(([x, y]) => ({ x, y }));
+  expect([crossings(square, [[0, 1], [2, 3]]), crossings(square, [[0, 2], [1, 3]]), crossings(square, [[0, 1], [1, 2]])]).toEqual([1, 0, 0]);
 });
 
 test("distances follow edges in both directions", () => {
