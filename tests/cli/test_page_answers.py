@@ -189,6 +189,19 @@ def test_a_phone_in_the_dark(task: str, opened: Any, address: str) -> None:
     assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_an_earlier_checkpoint_side_by_side(task: str, opened: Any, address: str) -> None:
+    page = opened(f"{address}/#model={task}")
+    _ready(page, task)
+    on(page, "example-0").click()
+    playwright.expect(on(page, "compare-load")).to_be_visible(timeout=PATIENCE)
+    on(page, "compare-load").click()
+    playwright.expect(on(page, "difference")).to_have_text(
+        re.compile(r"^(Both outputs are the same\.|The outputs differ first at .+\.)$"), timeout=PATIENCE
+    )
+    assert on(page, "compare-left").locator("h3").inner_text() != on(page, "compare-right").locator("h3").inner_text()
+
+
 @pytest.mark.parametrize("task", UNKNOWN)
 def test_an_unknown_part_of_the_input_is_named(task: str, opened: Any, address: str) -> None:
     page = opened(f"{address}/#model={task}")

@@ -66,9 +66,9 @@ export const HELP: Record<string, Help> = {
     limits: "The search does not try all outputs. A better output may exist outside the beam.",
   },
   compare: {
-    content: "The output of a second model or checkpoint for the same sentence. The first piece that differs is marked.",
-    reading: "Each side shows the chosen head. A side that does not have this head shows its default.",
-    limits: "Heads of separately trained models do not correspond: head 3 on the left and head 3 on the right can have different roles.",
+    content: "The same input in a second model or checkpoint. The first difference of the outputs is marked.",
+    reading: "Both sides show the chosen head if both have it; otherwise each shows its default head.",
+    limits: "Heads of different trainings have no common order: head 3 here and head 3 there can have different roles.",
   },
   answer: {
     content: "The input and the answer of the model: labels with probabilities, a number, a tag below each word, or words in the gaps.",

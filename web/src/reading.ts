@@ -1,6 +1,6 @@
 // Functions that read an inspection document.
 import type { Alternative, Attention, Inspection, Prediction, Surface } from "./document";
-import { inputWords, isSpecial, type Words } from "./words";
+import { inputWords, isSpecial, visible, type Words } from "./words";
 
 /** The input of the model; for a translation, the source. */
 export const sourceOf = (inspection: Inspection): Surface => inspection.surfaces[0];
@@ -11,6 +11,20 @@ export const targetOf = (inspection: Inspection): Surface => inspection.surfaces
 /** Whether the model continues a text: it predicts a token after each piece, and there is no search. */
 export function isContinued({ predictions, search }: Inspection): boolean {
   return !search && predictions.some((each) => each.at.kind === "after" && each.kind === "token");
+}
+
+/** The site of a prediction in words, such as a piece of the input. */
+export function siteName({ surfaces }: Inspection, { at }: Prediction): string {
+  if (at.kind === "whole" || at.kind === "pair") return "answer";
+  if (at.pieces[0] < 0) return "start";
+  const piece = visible(surfaces[at.surface].pieces[at.pieces[0]] ?? "");
+  return at.kind === "after" ? `after ${piece}` : piece;
+}
+
+/** The output as pieces: those of a translation, otherwise the most probable label of each prediction. */
+export function outputOf(inspection: Inspection): string[] {
+  if (inspection.search) return targetOf(inspection).pieces;
+  return inspection.predictions.map(({ label, alternatives }) => alternatives[0]?.label ?? label);
 }
 
 const ATTENTION_NAMES: Record<string, string> = { self: "self-attention", source: "encoder-decoder attention", edges: "attention along edges" };

@@ -25,5 +25,5 @@ export function pythonOf(): string {
   const [text, name] = [form.text.value, form.model.value];
   const options = Object.entries(settings.value).map(([key, value]) => `, ${key}=${typeof value === "boolean" ? (value ? "True" : "False") : value}`);
   const input = translates.value ? literal(text.trim()) : `model.read(${literal(text)})`;
-  return `import regard\n\nmodel = regard.load(${literal(`runs/${name}`)})\nprint(model([${input}]${options.join("")})[0])`;
+  return `import regard\n\nmodel = regard.load(${literal(`runs/${name}`)})  # the run folder\nprint(model([${input}]${options.join("")})[0])`;
 }

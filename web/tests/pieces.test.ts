@@ -119,5 +119,5 @@ test("snippets are quoted for the shell and for Python", async () => {
   state.form.text.value = "it's";
   expect(curlOf("http://h")).toContain("http://h/v1/translate");
   expect(curlOf("http://h")).toContain("it'\\''s");
-  expect(pythonOf()).toBe('import regard\n\nmodel = regard.load("runs/one")\nprint(model(["it\'s"])[0])');
+  expect(pythonOf()).toBe('import regard\n\nmodel = regard.load("runs/one")  # the run folder\nprint(model(["it\'s"])[0])');
 });

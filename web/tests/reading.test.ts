@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groupOf, rowOf, stepsOf, wordsOf } from "../src/reading";
+import { groupOf, outputOf, rowOf, siteName, stepsOf, wordsOf } from "../src/reading";
 import { floats } from "./floats";
 import { attentionOf, documentOf, inspectionOf, predictionOf as prediction, surfaceOf as surface } from "./server";
 
@@ -34,4 +34,12 @@ test("the type of an attention in words", () => {
   expect([name("encoder", "self"), name("decoder", "source"), name("pooling", ""), name("encoder", "edges of n0"), name("", "self")]).toEqual([
     "Encoder self-attention", "Encoder-decoder attention", "Pooling", "Encoder attention along edges of n0", "Self-attention",
   ]);
+});
+
+test("an output is the pieces of a translation, or the most probable labels, each at its site", () => {
+  const steps = [prediction("after", [-1], "a", { alternatives: [{ label: "b", log_probability: -0.1 }] }), prediction("after", [0], "c")];
+  const found = documentOf({ surfaces: [surface(["a"])], predictions: [...steps, prediction("whole", [], "good")] });
+  expect(outputOf(found)).toEqual(["b", "c", "good"]);
+  expect(found.predictions.map((each) => siteName(found, each))).toEqual(["start", "after a", "answer"]);
+  expect(outputOf(inspectionOf("x"))).toEqual(["a", "</s>"]);
 });

@@ -51,7 +51,7 @@ const PARTS: Part[] = [
   { id: "flow", title: "Network", body: Flow, of: ({ network }) => (network ?? []).length > 0 },
   { id: "steps", title: "Next tokens", body: NextTokens, of: translated },
   { id: "beam", title: "Beam", body: BeamTree, of: (inspection) => translated(inspection) && (!offline || inspection.beam !== undefined) },
-  { id: "compare", title: "Side by side", body: Compare, of: (inspection) => translated(inspection) && (!offline || other.value !== null) },
+  { id: "compare", title: "Side by side", body: Compare, of: () => !offline || other.value !== null },
 ];
 const TRAINING: Part = { id: "training", title: "Training", body: Training, of: () => true };
 const EXPORT: Part = { id: "export", title: "Share", body: Export, of: () => true };

@@ -1,3 +1,4 @@
+import { siteName } from "../reading";
 import { inspection } from "../state";
 import { visible } from "../words";
 import { chance } from "./Ranked";
@@ -6,17 +7,10 @@ const MAX_SITES = 16;
 
 /** The prediction of the output layer from the state after each layer (logit lens). */
 export function LensTable() {
-  const { lens, predictions, surfaces } = inspection.value!;
+  const { lens, predictions } = inspection.value!;
   if (!lens) return <p class="quiet">The logit lens is not available for this network.</p>;
   const sites = lens.sites.slice(-MAX_SITES);
   const from = lens.sites.length - sites.length;
-  const nameOf = (number: number) => {
-    const { at } = predictions[number];
-    if (at.kind === "whole" || at.kind === "pair") return "answer";
-    if (at.pieces[0] < 0) return "start";
-    const piece = visible(surfaces[at.surface].pieces[at.pieces[0]] ?? "");
-    return at.kind === "after" ? `after ${piece}` : piece;
-  };
   return (
     <div class="scroller tall" tabIndex={0} role="region" aria-label="Predictions after each layer">
       <table data-testid="lens">
@@ -24,7 +18,7 @@ export function LensTable() {
           <tr>
             <th>State</th>
             {sites.map((number) => (
-              <th key={number}>{nameOf(number)}</th>
+              <th key={number}>{siteName(inspection.value!, predictions[number])}</th>
             ))}
           </tr>
         </thead>
