@@ -23,6 +23,7 @@ from regard.server.batching.metrics import ServerMetrics
 from regard.testing import TaskCase
 
 from ..server.conftest import serving
+from ..svg_faults import svg_faults
 from .test_page import _complaint, browser, on, playwright, pytestmark  # noqa: F401 - the browser, a fixture; and marks
 
 RING = json.dumps({"edges": [[0, 1], [1, 2], [2, 0]], "features": [[-1.5], [1.5], [-0.5]]})
@@ -193,8 +194,7 @@ def test_a_phone_in_the_dark(task: str, opened: Any, address: str) -> None:
 def test_an_earlier_checkpoint_side_by_side(task: str, opened: Any, address: str) -> None:
     page = opened(f"{address}/#model={task}")
     _ready(page, task)
-    on(page, "example-0").click()
-    playwright.expect(on(page, "compare-load")).to_be_visible(timeout=PATIENCE)
+    playwright.expect(on(page, "influence-of")).to_be_visible(timeout=PATIENCE)  # of the first example
     on(page, "compare-load").click()
     playwright.expect(on(page, "difference")).to_have_text(
         re.compile(r"^(Both outputs are the same\.|The outputs differ first at .+\.)$"), timeout=PATIENCE
@@ -285,6 +285,24 @@ def test_a_link_carries_the_view(opened: Any, address: str) -> None:
     playwright.expect(on(other, "piece-2")).to_have_attribute("aria-pressed", "true", timeout=PATIENCE)
     playwright.expect(on(other, "heatmap-name")).to_have_text("encoder.0.self, head 1")
     playwright.expect(on(other, "strip-attention")).to_be_checked()
+
+
+@pytest.mark.parametrize("task", ["classification", "language-model", "tagging", "translation"])
+def test_the_drawings_of_the_page_have_no_fault(
+    task: str,
+    opened: Any,
+    browser: Any,
+    address: str,
+    tmp_path: Path,  # noqa: F811
+) -> None:
+    page = opened(f"{address}/#model={task}")
+    _ready(page, task)
+    playwright.expect(on(page, "influence-of")).to_be_visible(timeout=PATIENCE)  # of the first example
+    for name in ("strip", "aligned", "heatmap"):
+        with page.expect_download() as download:
+            on(page, f"export-{name}-svg").click()
+        download.value.save_as(tmp_path / f"{name}.svg")
+        assert svg_faults(browser, (tmp_path / f"{name}.svg").read_text(encoding="utf-8")) == [], name
 
 
 def test_a_file_of_python_has_the_input(opened: Any, address: str, tmp_path: Path) -> None:

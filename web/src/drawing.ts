@@ -96,14 +96,17 @@ export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnNam
     parts.push(`<rect ${shape} fill="${cssColor(value / max, false)}"><title>${hidden ? "hidden by the mask" : value.toPrecision(4)}</title></rect>`);
     if (hidden) parts.push(`<path d="M${x},${round(top + (row + 1) * CELL)}l${CELL},${-CELL}" stroke="${FAINT}" stroke-width="0.7"/>`);
   });
+  // The name of a short axis is longer than the axis.
+  const [wideName, highName] = [measure(`key: ${columnName}`), measure(`query: ${rowName}`)];
+  const middle = { x: Math.max(left + width / 2, wideName / 2), y: Math.max(top + height / 2, highName / 2 + 4) };
   const axes =
-    `<text x="${round(left + width / 2)}" y="12" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`key: ${columnName}`)}</text>` +
-    `<text transform="translate(12 ${round(top + height / 2)}) rotate(-90)" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`query: ${rowName}`)}</text>`;
-  const below = top + height + 14;
-  // A small heat map still needs space for its axis names.
-  const [wide, high] = [Math.max(left + width, left + width / 2 + measure(`key: ${columnName}`) / 2, BAR + 90), Math.max(below + 12, top + height / 2 + measure(`query: ${rowName}`) / 2)];
-  const note = allowed ? `<text x="${BAR + 90}" y="${below + 9}" font-size="12" fill="${FAINT}">hatched: hidden by the mask</text>` : "";
-  return sheet(note ? Math.max(wide, BAR + 90 + measure("hatched: hidden by the mask")) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, max, "weight") + note);
+    `<text x="${round(middle.x)}" y="12" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`key: ${columnName}`)}</text>` +
+    `<text transform="translate(12 ${round(middle.y)}) rotate(-90)" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`query: ${rowName}`)}</text>`;
+  const below = Math.max(top + height, middle.y + highName / 2) + 14;
+  const [wide, high] = [Math.max(left + width, middle.x + wideName / 2, BAR + 90), below + 12];
+  const [hatched, from] = ["hatched: hidden by the mask", BAR + 40 + measure(`${max.toPrecision(3)} weight`)];
+  const note = allowed ? `<text x="${round(from)}" y="${below + 9}" font-size="12" fill="${FAINT}">${hatched}</text>` : "";
+  return sheet(note ? Math.max(wide, from + measure(hatched)) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, max, "weight") + note);
 }
 
 /** Pieces of an input, each shaded by its value, in lines of at most `room` pixels. */
