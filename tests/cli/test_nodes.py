@@ -37,4 +37,4 @@ def test_evaluation_and_inspection(regard, nodes_run: Path) -> None:
     folder = nodes_run.parent
     refused = regard("evaluate", nodes_run, folder / "nodes.csv", folder / "edges.csv").exception
     assert isinstance(refused, DataError) and "no node of the part test" in refused.what
-    assert "n1/left" in regard("inspect", nodes_run, "n1", "--terminal").stdout
+    assert "left" in regard("inspect", nodes_run, "n1", "--terminal").stdout
