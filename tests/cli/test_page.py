@@ -40,7 +40,8 @@ def url(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     named = config.replace("[data]\n", '[data]\nsource_language = "en"\ntarget_language = "de"\n')
     named = named.replace("max_length = 256\n", "max_length = 100\n")
     (two / "config.toml").write_text(named, encoding="utf-8")
-    with serving(f"one={tiny_run.path}", f"two={two}", "--threads", "1", "--timeout", "60") as (url, _):
+    limits = ("--timeout", "60", "--req-limit", "1000")  # all tests are one client
+    with serving(f"one={tiny_run.path}", f"two={two}", "--threads", "1", *limits) as (url, _):
         yield url
 
 
