@@ -57,7 +57,7 @@ def address() -> Iterator[str]:
     cases = {name: TaskCase(find_task(name), name) for name in TASKS}
     runs: list[tuple[str, Path]] = [(name, case.undisturbed[0].path) for name, case in cases.items()]
     plan = ServerPlan([f"{name}={path}" for name, path in runs], "127.0.0.1", 0)
-    with serving(plan.models(ServerMetrics()).all, seconds=60) as (port, _):
+    with serving(plan.models(ServerMetrics()).all, seconds=60, requests_per_minute=10_000) as (port, _):
         yield f"http://127.0.0.1:{port}"
 
 

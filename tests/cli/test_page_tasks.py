@@ -35,7 +35,7 @@ def served(path: Path) -> ServedModel:
 
 @pytest.fixture(scope="module")
 def address(book: Path) -> Iterator[str]:  # noqa: F811
-    with serving([served(book), mean()[0]], seconds=60, length=100) as (port, _):
+    with serving([served(book), mean()[0]], seconds=60, length=100, requests_per_minute=10_000) as (port, _):
         yield f"http://127.0.0.1:{port}"
 
 
