@@ -293,7 +293,7 @@ def test_the_drawings_of_the_page_have_no_fault(
     opened: Any,
     browser: Any,
     address: str,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     page = opened(f"{address}/#model={task}")
     _ready(page, task)
