@@ -291,7 +291,7 @@ def test_a_link_carries_the_view(opened: Any, address: str) -> None:
 def test_the_drawings_of_the_page_have_no_fault(
     task: str,
     opened: Any,
-    browser: Any,
+    browser: Any,  # noqa: F811
     address: str,
     tmp_path: Path,
 ) -> None:
