@@ -109,9 +109,7 @@ class NextItem(AnswerBase):
         sums = {"nll": nll.detach()[known].double().sum(), self.marker: known.sum().double()}
         return LossAndSums((1 - smoothing) * nll - smoothing * log_p.mean(-1), sums)
 
-    @staticmethod
-    def compute_metrics(sums: MetricSums) -> dict[str, float]:
-        return next_item_metrics(sums)
+    compute_metrics = staticmethod(next_item_metrics)
 
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return next_item_tables(sums)
@@ -130,8 +128,7 @@ class NextItem(AnswerBase):
         if not json:
             return " ".join(output.items)
         fields = output._asdict() | {"probabilities": [round(p, DECIMALS) for p in output.probabilities]}
-        present = {name: part for name, part in fields.items() if part or name != "unknown"}
-        return jsonlib.dumps(present, ensure_ascii=False)
+        return jsonlib.dumps({name: x for name, x in fields.items() if x or name != "unknown"}, ensure_ascii=False)
 
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
         return item_outcomes(self.tokenizer, FIRST, outputs, targets)
@@ -149,5 +146,4 @@ class NextItem(AnswerBase):
         return self.tokenizer.pieces([index + FIRST for index in indices.tolist()]), best
 
     def log_probability(self, outputs: Tensor, label: str) -> float:
-        (number,) = item_numbers(self.tokenizer, (label,))
-        return float(self.log_probabilities(outputs)[number - FIRST])
+        return float(self.log_probabilities(outputs)[item_numbers(self.tokenizer, (label,))[0] - FIRST])

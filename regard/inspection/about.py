@@ -13,7 +13,13 @@ from regard.runs.network_comparison import read_comparison
 from regard.runs.run_examples import read_examples
 from regard.runs.run_folder import RunFolder
 
-SPELLED = {"bleu": "BLEU", "chrf": "chrF", "macro_f1": "Macro F1", "auc": "AUC", "rouge-l": "ROUGE-L"}  # others: as they are
+SPELLED = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "macro_f1": "Macro F1",
+    "auc": "AUC",
+    "rouge-l": "ROUGE-L",
+}  # others: as they are
 BASELINES = {  # of figures of models that ignore their inputs, or all but one word
     "majority": "the most frequent label", "most_frequent_tag": "the most frequent tag of each word",
     "popular_hit_rate_10": "the most popular items", "unigram_accuracy": "the most frequent token",
