@@ -109,7 +109,9 @@ class NextItem(AnswerBase):
         sums = {"nll": nll.detach()[known].double().sum(), self.marker: known.sum().double()}
         return LossAndSums((1 - smoothing) * nll - smoothing * log_p.mean(-1), sums)
 
-    compute_metrics = staticmethod(next_item_metrics)
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        return next_item_metrics(sums)
 
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return next_item_tables(sums)
@@ -125,10 +127,9 @@ class NextItem(AnswerBase):
 
     def write(self, output: Recommendation, *, json: bool) -> str:
         """Return the items with spaces between them, or an object with their probabilities."""
-        if not json:
-            return " ".join(output.items)
         fields = output._asdict() | {"probabilities": [round(p, DECIMALS) for p in output.probabilities]}
-        return jsonlib.dumps({name: x for name, x in fields.items() if x or name != "unknown"}, ensure_ascii=False)
+        present = {name: part for name, part in fields.items() if part or name != "unknown"}
+        return jsonlib.dumps(present, ensure_ascii=False) if json else " ".join(output.items)
 
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
         return item_outcomes(self.tokenizer, FIRST, outputs, targets)
@@ -142,8 +143,8 @@ class NextItem(AnswerBase):
 
     def _best(self, log_p: Tensor, count: int) -> tuple[list[str], Tensor]:
         """Return the names of the most likely items, best first, and their log-probabilities."""
-        best, indices = log_p.topk(min(count, len(log_p)))
-        return self.tokenizer.pieces([index + FIRST for index in indices.tolist()]), best
+        best = log_p.topk(min(count, len(log_p)))
+        return self.tokenizer.pieces((best.indices + FIRST).tolist()), best.values
 
     def log_probability(self, outputs: Tensor, label: str) -> float:
         return float(self.log_probabilities(outputs)[item_numbers(self.tokenizer, (label,))[0] - FIRST])
