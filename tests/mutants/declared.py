@@ -258,7 +258,7 @@ DECLARED = {
         "NextItem", "memorized_outputs_predict_their_targets",
     ),
     "the item after the first one": caught(
-        Edit(NextItem.predict, "outputs[-1,", "outputs[0,"), "NextItem", "memorized_outputs_predict_their_targets"
+        Edit(NextItem.predict, "outputs[-1]", "outputs[0]"), "NextItem", "memorized_outputs_predict_their_targets"
     ),
     "a loss of unknown items": Mutant(
         Edit(HeadOutputs.loss, "weights > 0", "weights >= 0"),
