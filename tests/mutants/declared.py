@@ -254,7 +254,7 @@ DECLARED = {
         Edit(next_item_metrics, "/ count).tolist()", ").tolist()"), "NextItem", "metrics_are_ratios_of_sums"
     ),
     "the item before the predicted one": caught(
-        Edit(NextItem._best, "[index + FIRST for", "[index + FIRST - 1 for"),
+        Edit(NextItem._best, "best.indices + FIRST", "best.indices + FIRST - 1"),
         "NextItem", "memorized_outputs_predict_their_targets",
     ),
     "the item after the first one": caught(
