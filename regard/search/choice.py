@@ -120,7 +120,8 @@ def choice_probabilities(log_p: LogP, choice: TokenChoice, history: Sequence[int
     scores = _allowed(log_p, [Chooser(choice, None, history)], suppressed)
     if not choice.temperature:
         return torch.full_like(scores, -math.inf).scatter(1, scores.argmax(-1, keepdim=True), 0.0)
-    return limit_scores(scores / bounded(choice.temperature), *choice[1:4]).double().log_softmax(-1)
+    scores = limit_scores(scores / bounded(choice.temperature), choice.top_k, choice.top_p, choice.min_p)
+    return scores.double().log_softmax(-1)
 
 
 def _allowed(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence[int]) -> LogP:

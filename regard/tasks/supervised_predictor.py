@@ -212,7 +212,8 @@ class SupervisedPredictor:
             ConfigError: if the input is empty, or longer than ``MAX_SHOWN`` or than the network reads at once.
         """
         values = self._accept(text)
-        rows = self._encode([values]).rows
+        encoded = self._encode([values])
+        rows = encoded.rows
         if not rows:
             raise ConfigError("cannot inspect an empty input")
         if len(rows) > 1 or sum(map(len, rows[0])) > MAX_SHOWN:
@@ -234,16 +235,15 @@ class SupervisedPredictor:
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         deep = outputs.logits.double().cpu()
         (logits,) = self._add_wide([values], [deep])
-        facts = self._parts(deep, logits) | self._unread(values)
+        facts = self._parts(deep, logits) | {"unknown": self._unknown(values), "truncated": encoded.truncated[0]}
         if self.codec.continued is not None:
             return self._continued(self.codec.continued, row[0], logits, attention)._replace(facts=facts)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention), facts=facts)
 
-    def _unread(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Return the facts about parts of the input that the network does not read."""
+    def _unknown(self, values: Sequence[Any]) -> list[str]:
+        """Return the parts of an input that the vocabularies lack."""
         fields = self.codec.fields.values()
-        unknown = [part for field, value in zip(fields, values, strict=True) for part in field.unknown(value)]
-        return {"unknown": unknown, "truncated": any(self._encode([tuple(values)]).truncated)}
+        return [part for field, value in zip(fields, values, strict=True) for part in field.unknown(value)]
 
     def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
         """Return the contributions of network and baseline to the output: the fact ``parts``; {} without a wide part.

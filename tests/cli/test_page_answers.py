@@ -24,7 +24,7 @@ from regard.testing import TaskCase
 
 from ..server.conftest import serving
 from ..svg_faults import svg_faults
-from .test_page import _complaint, browser, on, playwright, pytestmark  # noqa: F401 - the browser, a fixture; and marks
+from .test_page import _complaint, browser, click, on, playwright, pytestmark  # noqa: F401 - the browser, a fixture; and marks
 
 RING = json.dumps({"edges": [[0, 1], [1, 2], [2, 0]], "features": [[-1.5], [1.5], [-0.5]]})
 INPUTS = {  # an input of each task, and the part of it that the page shows as it is
@@ -280,11 +280,25 @@ def test_a_link_carries_the_view(opened: Any, address: str) -> None:
     on(page, "piece-2").click(timeout=PATIENCE)
     on(page, "head-encoder.0.self-1").click()
     on(page, "strip-attention").click()
-    link = page.evaluate("location.href")
+    on(page, "aligned-key-1").focus()
+    page.keyboard.press("Enter")
+    playwright.expect(on(page, "aligned-key-1")).to_have_attribute("aria-pressed", "true")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    click(page, "export-link")
+    playwright.expect(page.get_by_text("Link copied.")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link == page.evaluate("location.href") and "lock=key" in link
     other = opened(link)
     playwright.expect(on(other, "piece-2")).to_have_attribute("aria-pressed", "true", timeout=PATIENCE)
     playwright.expect(on(other, "heatmap-name")).to_have_text("encoder.0.self, head 1")
     playwright.expect(on(other, "strip-attention")).to_be_checked()
+    playwright.expect(on(other, "aligned-key-1")).to_have_attribute("aria-pressed", "true")
+
+
+def test_settings_of_an_inspected_translation_are_refused(address: str) -> None:
+    asked = {"text": "a", "model": "translation", "settings": {}}
+    answer = httpx.post(f"{address}/v1/inspect", json=asked, timeout=60)
+    assert answer.status_code == 400 and "settings" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("task", ["classification", "language-model", "tagging", "translation"])

@@ -119,6 +119,9 @@ def router(service: Service) -> APIRouter:
 
 def _translation_work(service: Service, served: ServedModel, body: InspectRequest) -> Callable[[], dict[str, Any]]:
     """Return the function that builds the document of a sentence; raise ApiError beyond a limit."""
+    if body.settings is not None:
+        what = "settings: only for models without a search; a translation has fields such as beam"
+        raise ApiError(400, f"Invalid request: {what}")
     overrides = body.model_dump(include=set(INSPECTED))
     settings = search_settings(cast(SearchConfig, served.settings), overrides, service.settings)
 

@@ -171,11 +171,11 @@ class Filler:
             )
             for place, log_p, tokens in zip(gaps, *map(Tensor.tolist, self._best(text, SHOWN)), strict=True)
         )
-        known = text.replace(self.settings.blank, " ")
-        unknown = dict.fromkeys(
-            part for line in text.split(self.settings.blank) for part in self.tokenizer.unknown(line)
-        )
-        facts = piano_roll(self.tokenizer, self._fill(text, 1).text, known) | {"unknown": list(unknown)}
+        parts = text.split(self.settings.blank)
+        words = [*(prediction.label for prediction in predictions), ""]
+        filled = "".join(part + word for part, word in zip(parts, words, strict=True))
+        unknown = dict.fromkeys(word for part in parts for word in self.tokenizer.unknown(part))
+        facts = piano_roll(self.tokenizer, filled, " ".join(parts)) | {"unknown": list(unknown)}
         return Observation((Surface("tokens", pieces),), predictions, maps, facts=facts)
 
     @property

@@ -1,7 +1,8 @@
+import { useSignal } from "@preact/signals";
+import { copyText } from "../clipboard";
 import { alignedSvg, download, exportPage, exportPng, heatMapSvg, stripSvg } from "../exporting";
 import { fileName } from "../format";
 import { inspection, offline } from "../state";
-import { Copy } from "./Copy";
 import { Problem } from "./Problem";
 import { Snippet } from "./Snippet";
 import { strip } from "../strip";
@@ -15,6 +16,24 @@ function Choice({ id, children, onClick }: { id: string; children: string; onCli
   );
 }
 
+/** Copies the address, which follows the view without a rendering of this section. */
+function CopyLink() {
+  const status = useSignal("");
+  const copy = async () => {
+    status.value = (await copyText(location.href)) ? "Link copied." : "The browser does not allow copying. Copy the address of the page.";
+  };
+  return (
+    <>
+      <Choice id="link" onClick={() => void copy()}>
+        Copy link
+      </Choice>{" "}
+      <span role="status" class="quiet">
+        {status.value}
+      </span>
+    </>
+  );
+}
+
 export function Export() {
   const { text } = inspection.value!;
   const svg = (drawing: string, part: string) => download(drawing, "image/svg+xml", fileName(text, `${part}.svg`));
@@ -23,7 +42,7 @@ export function Export() {
     <>
       <div class="controls">
         {!offline && (
-          <Copy text={location.href} of="the link to this view" testId="copy-link" />
+          <CopyLink />
         )}
         {!offline && (
           <Choice id="html" onClick={() => void exportPage()}>
