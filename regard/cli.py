@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.commands import (
+    anomalies,
     average,
     check,
     classify,
@@ -30,6 +31,7 @@ from regard.commands import (
     evaluate,
     export,
     fill,
+    forecast,
     generate,
     graphs,
     harmonize,
@@ -40,6 +42,7 @@ from regard.commands import (
     links,
     nodes,
     predict,
+    recognize,
     recommend,
     score,
     serve,
@@ -60,11 +63,26 @@ VERB_GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Start": (demo, doctor),
     "Data": (data, check),
     "Train": (train, average),
-    "Predict": (translate, generate, fill, harmonize, classify, tag, recommend, nodes, links, graphs, predict),
+    "Predict": (
+        translate,
+        generate,
+        fill,
+        harmonize,
+        classify,
+        tag,
+        recognize,
+        recommend,
+        forecast,
+        anomalies,
+        nodes,
+        links,
+        graphs,
+        predict,
+    ),
     "Inspect": (inspect, info),
     "Measure": (evaluate, score, compare, study),
     "Serve and share": (serve, keys, export, import_),
-}
+}  # fmt: skip
 VERBS = tuple(verb for group in VERB_GROUPS.values() for verb in group)
 
 SUMMARY = """Train, inspect and serve attention-based sequence models.

@@ -7,6 +7,8 @@ import gc
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ settings.load_profile("untimed")
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
 CHECKED = ("attention", "core.state", "models", "search")
 shape_checks.install([f"regard.{part}" for part in CHECKED])
+
+# anyio imports its parts at their first use, and pytest rewrites what it imports. In Python 3.11 two threads cannot
+# parse source at once ("AST constructor recursion depth mismatch"), so no thread of a server may be the first.
+with suppress(ImportError):  # without the server's libraries there is no server
+    anyio = import_module("anyio")
+    for _part in dir(anyio):
+        getattr(anyio, _part)
 
 
 def pytest_sessionstart() -> None:

@@ -35,6 +35,7 @@ COMMAND: Any = typer.main.get_command(build_app(VERBS))
 WRONG_USAGE: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 OWN_FILES = {"data": {"train": [{"source": "a", "target": "b"}]}, "train": {"steps": 1}}
 OWN_TABLE = {"task": "classification", "data": {"train": [{"source": "a.csv"}]}, "train": {"steps": 1}}
+OWN_SERIES = OWN_TABLE | {"task": "forecasting"}
 OWN_TEXT = {"task": "language-model", "data": {"train": [{"source": "a"}]}, "train": {"steps": 1}}
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_0-9]*|…|\.\.\.")  # RUN, NAME …: to be filled in by the reader
 
@@ -204,10 +205,11 @@ def _train(values: dict[str, Any]) -> str | None:
     given = [
         each for each in values["set_"] or [] if not each.startswith(("model.from=", "model.encoder.from="))
     ]  # a run of the reader's own
-    recipe = len(what) == 1 and "." not in what[0]
+    recipe = len(what) == 1 and "." not in what[0] and not what[0].endswith("/")
     text = len(what) == 1 and ".txt" in what[0]
-    table = len(what) == 1 and what[0].endswith(".csv")
-    _require(load_config(what[0] if recipe else OWN_TEXT if text else OWN_TABLE if table else OWN_FILES, given), given)
+    table = len(what) == 1 and what[0].endswith((".csv", "/"))  # a folder of tables
+    own = OWN_SERIES if any(each.startswith("data.horizon=") for each in given) else OWN_TABLE
+    _require(load_config(what[0] if recipe else OWN_TEXT if text else own if table else OWN_FILES, given), given)
     return None
 
 

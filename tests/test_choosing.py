@@ -10,6 +10,7 @@ import pytest
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
@@ -27,6 +28,7 @@ from regard.tasks.find_config import find_config
 from regard.tasks.load import load
 from regard.tasks.translation.automatic_config import choose
 from regard.training.start import train
+from tests.cli import file_forms
 
 
 def corpus(folder: Path, pairs: int, words: int) -> CorpusConfig:
@@ -317,3 +319,22 @@ def test_parts_of_one_file_are_named_when_they_are_read(tmp_path: Path) -> None:
     said: list[str] = []
     find_task("translation").prepare(RunFolder.create(tmp_path / "run", config), said.append, None)
     assert [line.rpartition(" ")[2] for line in said if " pairs (" in line] == ["(valid)", "(train)"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind != "masked"])
+@pytest.mark.parametrize(("setting", "key"), [("data.foo=1", "data.foo"), ("data.train.0.bar=1", "bar")])
+def test_an_unknown_key_of_the_data_is_named(tmp_path: Path, kind: str, setting: str, key: str) -> None:
+    """Also where the choice of the config reads the settings first."""
+    form = file_forms.NATIVE.get(kind, "csv")
+    files = [str(path) for path in file_forms.training_files(tmp_path, kind, form)]
+    with pytest.raises(ConfigError) as caught:
+        find_config(files, [], [f"task={kind}", setting])
+    assert key in f"{caught.value} {caught.value.where}"
+
+
+@pytest.mark.parametrize("value", ["x", "1.5", "0", "true", "[1]"])
+def test_a_wrong_border_is_refused_with_one_reason(tmp_path: Path, value: str) -> None:
+    files = [str(path) for path in file_forms.training_files(tmp_path, "forecasting", "csv")]
+    with pytest.raises(ConfigError, match="valid_from cannot be") as caught:
+        find_config(files, [], [f"data.valid_from={value}"])
+    assert "a share of the rows, a number of rows, or a date" in (caught.value.why or "")

@@ -351,6 +351,8 @@ def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Pa
     assert codec.answer.temperature == 2
     model = SupervisedPredictor(net, codec, run.config)
     assert model(["a"])[0].probability == pytest.approx(1 / (1 + 3**-1.5))
+    (run.path / "checkpoints" / "average").mkdir()
+    assert find_task("classification").open(run).codecs.answer.temperature == 4  # the nearest to an average
     codec.answer.temperature = 3.0
     scaled = SupervisedPredictor(net, codec, run.config)
     sums = scaled.measure(data.train, np.arange(200), ["scaled_calibration_error"])

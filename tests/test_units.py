@@ -25,6 +25,7 @@ from regard.training.start import train_run
 UNITS = {
     "nodes": "nodes", "links": "pairs", "graphs": "graphs", "tagging": "words", "next-item": "items",
     "classification": "examples", "translation": "tokens", "language-model": "tokens", "masked": "tokens",
+    "recognition": "tokens", "forecasting": "windows",
 }  # fmt: skip
 
 

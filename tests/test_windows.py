@@ -344,7 +344,7 @@ CORPUS = [{"source": "a.tsv"}]
         ({}, {"pooling": "last"}, "the last state is of one window"),
         ({"text": [1, 2], "label": 3}, {}, "windows divide a single text"),
         ({"text": [1, 2], "label": 3}, {"pairs": "apart"}, "windows divide a single text"),
-        ({"input": "frames"}, {}, "it applies to texts, and the input is frames"),
+        ({"input": "frames"}, {}, "it applies to the input text, and the input is frames"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(data: dict[str, Any], model: dict[str, Any], told: str) -> None:

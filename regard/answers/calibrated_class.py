@@ -16,8 +16,7 @@ from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, RunFiles
 from regard.data.labels import Labels
 from regard.metrics.classes import calibration_error, class_metrics, prediction_sums
-from regard.runs.checkpoint import read_best
-from regard.runs.metrics_log import read_validations
+from regard.runs.validated_figure import validated_figure
 
 
 class CalibratedClass(SingleLabel):
@@ -43,7 +42,7 @@ class CalibratedClass(SingleLabel):
 
     def open(self, run: RunFiles) -> Self:
         super().open(run)
-        self.temperature = validated_temperature(run)
+        self.temperature = validated_figure(run, "temperature")
         return self
 
     def loss(
@@ -84,14 +83,3 @@ def calibration_metrics(sums: MetricSums) -> dict[str, float]:
     if "scaled_reliability" in sums:
         metrics["scaled_calibration_error"] = calibration_error(sums["scaled_reliability"])
     return metrics
-
-
-def validated_temperature(run: RunFiles) -> float:
-    """Return the temperature of the best checkpoint's validation, else of the last one; 1 without validations."""
-    temperatures = {
-        validation.step: validation.figures["temperature"]
-        for validation in read_validations(run.path / "metrics.jsonl")
-        if validation.figures.get("temperature", 0.0) > 0
-    }
-    best, last = read_best(run.path / "checkpoints"), next(reversed(temperatures.values()), 1.0)
-    return last if best is None else temperatures.get(best.step, last)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.baselines.packed_texts import divides, packed_texts, unpacked_texts
 from regard.core.baseline import Floats, SavedBaseline
 
 EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff"  # a character of these is a word
@@ -116,16 +117,16 @@ class NearestBaseline:
             "idf": self.idf.astype(np.float32), "starts": self.starts, "rows": self.rows.astype(np.int32),
             "weights": self.weights.astype(np.float32),
         }  # fmt: skip
-        arrays |= _packed("features", list(self.features)) | _packed("targets", self.targets)
+        arrays |= packed_texts("features", list(self.features)) | packed_texts("targets", self.targets)
         settings = {"compared": self.compared, "threshold": self.threshold}
         return SavedBaseline(arrays, settings, private=True)
 
     def open(self, saved: SavedBaseline) -> Self:
-        arrays, features = saved.arrays, _unpacked(saved.arrays, "features")
+        arrays, features = saved.arrays, unpacked_texts(saved.arrays, "features")
         self.compared, self.threshold = saved.settings["compared"], float(saved.settings["threshold"])
         self.features, self.targets = (
             {gram: column for column, gram in enumerate(features)},
-            _unpacked(arrays, "targets"),
+            unpacked_texts(arrays, "targets"),
         )
         self.starts, self.rows = (arrays[name].astype(np.int64) for name in ("starts", "rows"))
         self.idf, self.weights = (arrays[name].astype(np.float64) for name in ("idf", "weights"))
@@ -135,7 +136,7 @@ class NearestBaseline:
             raise ValueError("the pairs or their features are damaged")
         if self.idf.shape != (len(features),) or self.starts.shape != (len(features) + 1,):
             raise ValueError("each feature needs a weight and its pairs")
-        if self.rows.ndim != 1 or self.rows.shape != self.weights.shape or not _divides(self.starts, len(self.rows)):
+        if self.rows.ndim != 1 or self.rows.shape != self.weights.shape or not divides(self.starts, len(self.rows)):
             raise ValueError("the pairs of a feature are incomplete")
         if not ((self.rows >= 0) & (self.rows < len(self.targets))).all():
             raise ValueError("a pair of a feature does not exist")
@@ -153,24 +154,3 @@ def _features(words: float) -> Features:
 
 def _words(text: str) -> list[str]:
     return WORD.findall(text.lower())
-
-
-def _packed(name: str, texts: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return texts as the bytes of all of them in UTF-8, and where each begins."""
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.starts": starts}
-
-
-def _unpacked(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> list[str]:
-    """Return packed texts; ValueError if they are damaged."""
-    packed, starts = arrays[f"{name}.bytes"], arrays[f"{name}.starts"].astype(np.int64)
-    if packed.dtype != np.uint8 or packed.ndim != 1 or starts.ndim != 1 or not _divides(starts, len(packed)):
-        raise ValueError(f"the texts {name} are incomplete")
-    whole = packed.tobytes()
-    return [whole[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(starts)]
-
-
-def _divides(starts: Numbers, length: int) -> bool:
-    """Return whether ascending positions divide an array of this length."""
-    return bool(len(starts) and starts[0] == 0 and starts[-1] == length and (np.diff(starts) >= 0).all())

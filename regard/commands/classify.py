@@ -1,4 +1,4 @@
-"""``regard classify``: predict labels, sets of labels or numbers for texts."""
+"""``regard classify``: predict labels, sets of labels or numbers for texts, sounds and images."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ EXAMPLES = epilog(
     "regard classify runs/reviews --json --abstain-below 0.8 < reviews.txt",
     "regard classify runs/topics --threshold 0.3 < articles.txt",
     "regard classify runs/reviews -o labels/ part-*.txt",
+    "regard classify runs/digits seven.wav --json",
 )
 
 
@@ -33,10 +34,10 @@ def classify(
     options: PredictOptions,
     engine: EncoderEngine = None,
 ) -> None:
-    """Predict the label of each text with a trained classifier.
+    """Predict the label of each text, sound or image with a trained classifier.
 
-    Each input line gives one output line, in order, as input arrives: the label, a tab and its probability; several
-    labels for a multi-label model; or a number. Texts of one example are separated by tabs. --json adds all
-    probabilities.
+    Each input line gives one output line, in order, as input arrives; so does each file of a sound or an image. An
+    output is the label, a tab and its probability; several labels for a multi-label model; or a number. Texts of one
+    example are separated by tabs. --json adds all probabilities.
     """
     run_prediction(run, options, task="classification", opening={"engine": engine}, **settings)

@@ -224,7 +224,8 @@ def _measure(
         write_predictions(evaluation.outcomes.rows, analysis.output)
     comparison = None if other is None else _comparison(folder, evaluation, other, files, options)
     print_figures(
-        evaluation, folder.task.metrics, as_json=as_json, errors=analysis.errors, comparison=comparison
+        evaluation, folder.task.metrics, as_json=as_json, loss_unit=folder.config.loss_unit, errors=analysis.errors,
+        comparison=comparison,
     )  # fmt: skip
     if analysis.draw is not None:
         title = f"{folder.path.resolve().name} · {', '.join(path.name for path in files)}"

@@ -23,8 +23,8 @@ MAX_ROWS = 20  # larger tables are not printed; --json contains them
 
 
 def print_figures(
-    evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool, errors: bool = False,
-    comparison: RunComparison | None = None,
+    evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool, loss_unit: str,
+    errors: bool = False, comparison: RunComparison | None = None,
 ) -> None:  # fmt: skip
     """Print the metrics of a task whose metrics are ratios of sums over examples.
 
@@ -32,6 +32,7 @@ def print_figures(
         evaluation: the evaluation.
         metrics: the metrics of the task.
         as_json: whether to print JSON.
+        loss_unit: the unit of the loss; may be empty.
         errors: whether to print the analysis of errors; the evaluation then has ``outcomes``.
         comparison: the comparison with another run.
     """
@@ -46,7 +47,7 @@ def print_figures(
         return _print_json({name: value for name, value in record.items() if name not in unused})
     width = max(map(len, evaluation.figures))
     for name, value in evaluation.figures.items():
-        unit = " nats" if name == "loss" and "nll" in evaluation.sums else ""
+        unit = f" {loss_unit}".rstrip() if name == "loss" else ""
         print(f"{name:<{width}}  {value:.4f}{unit}{_comparison(evaluation, name, metrics)}")
     _print_baseline(evaluation)
     for name, table in evaluation.tables.items():

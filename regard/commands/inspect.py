@@ -27,13 +27,16 @@ EPILOG = epilog(
     'regard inspect runs/m30k "A dog runs." --against runs/gru',
     'regard inspect runs/book "It was a" --terminal --head decoder.1.self:0',
     'regard inspect runs/reviews "a fine film" --svg film.svg --show influence',
+    "regard inspect runs/digits seven.wav --html seven.html",
 )
 HOST = "127.0.0.1"
 OUTPUT = "Output"
 
 Text = Annotated[
     str | None,
-    typer.Argument(metavar="TEXT", help="Text to inspect; required with --html, --npz, --json, --svg and --terminal."),
+    typer.Argument(
+        metavar="TEXT", help="Text or file to inspect; required with --html, --npz, --json, --svg and --terminal."
+    ),
 ]
 Html = Annotated[
     Path | None,
@@ -76,10 +79,10 @@ Svg = Annotated[
     typer.Option("--svg", metavar="FILE", help="Draw a picture to this .svg or .png file.", rich_help_panel=OUTPUT),
 ]
 Show = Annotated[
-    Literal["influence", "attention", "heads", "graph", "roll"] | None,
+    Literal["influence", "input", "attention", "heads", "graph", "roll"] | None,
     typer.Option(
         "--show",
-        help="Picture of --svg: a bar for each piece, one head, all heads, the graph, or the notes.",
+        help="Picture of --svg: a bar for each piece, the input, one head, all heads, the graph, or the notes.",
         show_default="influence if pieces can be hidden, otherwise attention",
         rich_help_panel=OUTPUT,
     ),
@@ -184,7 +187,11 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
 
 def _write(request: _Request, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
     """Write and print the content of the page for a text; a second run is shown next to the first."""
+    from regard.commands.incoming_files import line_of_file
+
     inspector = _inspector(runs[0], checkpoint=checkpoint, **opening)
+    if not (inspector.translates or inspector.is_baseline()):
+        request = request._replace(text=line_of_file(inspector.predictor, request.text))
     inspection = request.inspect(inspector, outputs)
     if outputs.html is not None:
         other = _inspector(runs[1], **opening) if len(runs) > 1 else None
@@ -298,7 +305,8 @@ def _write_page(
     from regard.inspection.page import offline
 
     details, main = inspector.details(), inspection.document
-    text = main["text"]  # the sentence that is shown, if the text has several
+    # Of several sentences, one is shown. The text of other documents may only describe a file.
+    text = main["text"] if inspector.translates else request.text
     bundle: dict[str, Any] = {"main": main, "model": details}
     if other is not None:
         bundle["other"] = request.document(other, text)

@@ -122,13 +122,13 @@ def open_model(
 
 def open_predictor(
     run: Path, *, checkpoint: str | None, device: str | None, threads: int | None,
-    engine: RequestedEngine | None = None, mapped: bool = False,
+    engine: RequestedEngine | None = None, mapped: bool = False, **options: Any,
 ) -> Any:  # fmt: skip
     """Load the trained model of a run of any task; see ``open_model``. ``engine`` only for tasks with engines."""
     from regard.tasks.load import load
 
     set_up(device, threads)
-    options = {} if engine is None else {"engine": engine}
+    options |= {} if engine is None else {"engine": engine}
     model = load(run, checkpoint=checkpoint, device=device, mapped=mapped, log=_log, **options)
     if engine is not None:
         _warn_if_emulated(engine, model.device.type)

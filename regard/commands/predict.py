@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from regard.commands.bulk import BULK_OPTIONS, Bulk, Folder, run_bulk
+from regard.commands.incoming_files import are_inputs, print_file_predictions
 from regard.commands.incoming_lines import chunks, count_lines, open_inputs, reader_left
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
@@ -24,7 +25,7 @@ Input = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Inputs, one per line, plain or .gz; several files run in bulk.",
+        help="Inputs, one per line, plain or .gz; several files run in bulk. Each sound or image is one input.",
         show_default="standard input",
     ),
 ]
@@ -106,7 +107,8 @@ def _for_tasks(verb: str) -> Any:
 def predict(run: Run, *, options: PredictOptions) -> None:
     """Predict an output for each line with a trained model of any task.
 
-    Each input line gives one output line, in order. Standard input is read as a stream: results are flushed when no
+    Each input line gives one output line, in order; so does each sound or image, for a model that reads such files.
+    Standard input is read as a stream: results are flushed when no
     more input is waiting. The task defines the form of a line: a sentence, a prompt, numbers or JSON. --set takes the
     same settings as the model in Python.
 
@@ -143,6 +145,13 @@ def run_prediction(
     settings = {name: value for name, value in settings.items() if value is not None}
     settings |= {".".join(map(str, key)): value for key, value in map(parse_override, options.set_ or [])}
     loading = options.opening | dict(opening or {})
+    files = options.files or []
+    if files and RunFolder.open(run).config.reads_files:
+        model = open_predictor(run, **loading)
+        require_settings(model, settings)
+        if are_inputs(model, files):
+            print_file_predictions(model, files, settings, as_json=options.as_json, output=options.output)
+            return
     if (bulk := options.bulk.with_files(options.files, options.output, folder=True)).requested:
         spec = {"verb": "predict", "settings": settings, "json": options.as_json, "seed": None}
         run_bulk(bulk, run, spec | loading, doing="predicting")

@@ -110,6 +110,9 @@ Workers = Annotated[
     int, typer.Option("--workers", min=1, max=MAX_WORKERS, metavar="N", help="Run N processes behind the port.")
 ]
 Body = Annotated[int, typer.Option("--body-limit", min=1, help="Limit the bytes of a request body.")]
+FileBody = Annotated[
+    int, typer.Option("--file-limit", min=1, help="Limit the bytes of a request with the contents of files.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -136,6 +139,7 @@ def serve(
     queue: Waiting = 256,
     rows: RowsOption = 256,
     body_limit: Body = 128 * 1024,
+    file_limit: FileBody = 16 << 20,
     keys: KeysFile = None,
     glossaries: GlossariesFolder = None,
     trusted_proxy: Proxy = None,
@@ -154,8 +158,9 @@ def serve(
     changes. /metrics serves Prometheus.
     """
     settings = {
-        "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
-        "nbest": beam_limit, "length": length_limit, "seconds": timeout, "requests_per_minute": req_limit,
+        "body_bytes": body_limit, "file_bytes": file_limit, "texts": batch_limit, "characters": char_limit,
+        "beam": beam_limit, "nbest": beam_limit, "length": length_limit, "seconds": timeout,
+        "requests_per_minute": req_limit,
         "waiting": queue, "rows": rows, "public_url": public_url,
         "hosts": _hosts(allow_host, host, trusted_proxy),
     }  # fmt: skip

@@ -226,7 +226,8 @@ def _served(
             path, checkpoint=checkpoint, **engines, **opening
         ),
         serves=task.serves, settings=config.search_settings, source=source, target=target,
-        reads_whole=getattr(config.data, "crops", False), limits=limits, observer=ModelMetrics(metrics, name),
+        reads_whole=getattr(config.data, "crops", False), reads_files=config.reads_files,
+        limits=limits, observer=ModelMetrics(metrics, name),
         threads=threads, inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
     )  # fmt: skip
     return model

@@ -65,3 +65,16 @@ class LinkedNodeSettings(BaseModel):
         10, bounds=Bounds(1), request=COUNT, group="Output", unit="links", metavar="N", example=3,
         help="Return this number of links for an input of one node",
     )  # fmt: skip
+
+
+class ForecastSettings(BaseModel):
+    """Settings of a forecast."""
+
+    horizon: int | None = setting(
+        None, bounds=Bounds(1, 1 << 16), group="Output", unit="time steps", metavar="N", example=24,
+        help="Return this number of time steps; those of the model if unset",
+    )  # fmt: skip
+    level: float = setting(
+        80.0, bounds=Bounds(high=99.9, above=0), group="Output", unit="percent", metavar="PERCENT", example=60,
+        help="Return the band that holds this share of the values, for models that predict a distribution",
+    )  # fmt: skip

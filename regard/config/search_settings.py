@@ -133,3 +133,21 @@ class GenerationSettings(ChoiceSettings):
         None, bounds=Bounds(1, 100), unit="tokens", metavar="N", example=3,
         help="Forbid this number of tokens in a row to occur twice in prompt and text",
     )  # fmt: skip
+
+
+class RecognitionSettings(SearchSettings):
+    """Settings of the search for the text of a recording."""
+
+    beam: int = setting(8)
+    length_penalty: float = setting(0.0)
+    ctc_weight: float = setting(
+        0.3, bounds=Bounds(0, 1), metavar="W", example=0.5,
+        help="Weight the scores of CTC by this, and those of the decoder by the rest",
+    )  # fmt: skip
+    lm_weight: float = setting(
+        0.3, bounds=Bounds(0, 10), metavar="W", example=0.5,
+        help="Add the log-probabilities of the language model of search.lm times this weight",
+    )  # fmt: skip
+
+
+RECOGNIZED = ("beam", "length_penalty", "ctc_weight", "lm_weight", "max_length")  # settings of a recognition

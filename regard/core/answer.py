@@ -34,12 +34,14 @@ class InputContext(NamedTuple):
     """Facts about an input that its prediction repeats.
 
     ``weights``: each position's label and its weight in the pooled vector. ``truncated``: the input was shortened.
-    ``tokens``: the text of each answered position of the value, for an answer per position.
+    ``tokens``: the text of each answered position of the value, for an answer per position. ``values``: the value of
+    each field.
     """
 
     weights: Sequence[tuple[str, float]] = ()
     truncated: bool = False
     tokens: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
 
 
 class TaskAnswer(Protocol):

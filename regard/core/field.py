@@ -7,13 +7,14 @@ and no loss. Its values have a type of its own, such as a tuple of texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.core.observation import SurfaceKind
+from regard.core.observation import SurfaceKind, SurfaceNumbers
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
@@ -159,6 +160,36 @@ class HidingField(Field, Protocol):
 
     def hidden(self, value: Any, row: EncodedRow) -> list[list[Hidden | None]]:
         """Return the input without each piece of each inspected surface; None if a piece cannot be hidden."""
+
+
+@runtime_checkable
+class FileField(Field, Protocol):
+    """A field whose values may be the contents of files: see ``core.predictor_interface.ReadsFiles``."""
+
+    suffixes: ClassVar[tuple[str, ...]]
+    contents: ClassVar[Literal["audio", "image", "table"]]  # the kind of its ``predictor_interface.InputForm``
+
+    def read_file(self, contents: bytes, name: str) -> Any:
+        """Return the value in a file. Raises DataError, with the name, if it cannot be read."""
+
+
+@runtime_checkable
+class StoringField(Protocol):
+    """A field whose rows of training data are kept on disk: they need no memory, and are computed once."""
+
+    def store(self, folder: Path, values: Sequence[Any], log: Report) -> None:
+        """Compute the rows and variants of values into a folder, or open those that an earlier call wrote there.
+
+        ``encode`` and ``variants`` of these values then read the folder.
+        """
+
+
+@runtime_checkable
+class NumericField(Field, Protocol):
+    """A field of numbers, which a display draws."""
+
+    def numbers(self, value: Any, row: EncodedRow) -> SurfaceNumbers:
+        """Return the displayed numbers of a value and its row."""
 
 
 class PositionField(Field, Protocol):

@@ -11,15 +11,36 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.errors import ModelError
 
 Shared = TypeVar("Shared")
-SurfaceKind = Literal["tokens", "letters", "items", "notes", "frames", "graph"]
-PredictionKind = Literal["label", "labels", "number", "tag", "token", "item", "link"]
+SurfaceKind = Literal["tokens", "letters", "items", "notes", "frames", "series", "image", "graph"]
+PredictionKind = Literal["label", "labels", "number", "tag", "token", "item", "link", "series"]
 SiteKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
+
+
+class SurfaceNumbers(NamedTuple):
+    """The numbers of a surface of frames, of time steps or of an image.
+
+    Attributes:
+        values: (pieces, channels) for ``frames`` and ``series``, NaN where a value is missing; for ``image``
+            (height, width, channels) from 0 to 1.
+        channels: the name of each channel; () for numbered ones.
+        unit: the unit of the values, such as ``dB``; empty if unknown.
+        rate: pieces per second; None if they are not at equal distances in time.
+        grid: for an image, the rows and columns of its patches, which are the pieces, row by row.
+    """
+
+    values: npt.NDArray[np.float32]
+    channels: tuple[str, ...] = ()
+    unit: str = ""
+    rate: float | None = None
+    grid: tuple[int, int] | None = None
 
 
 class Surface(NamedTuple):
@@ -34,6 +55,7 @@ class Surface(NamedTuple):
         separator: text between the pieces.
         edges: for a graph, the indices of both nodes of each edge.
         center: for a graph, the index of the predicted node.
+        numbers: the numbers of frames, a series or an image; None for other kinds.
     """
 
     kind: SurfaceKind
@@ -44,6 +66,7 @@ class Surface(NamedTuple):
     separator: str = ""
     edges: tuple[tuple[int, int], ...] = ()
     center: int | None = None
+    numbers: SurfaceNumbers | None = None
 
 
 class Site(NamedTuple):
@@ -270,9 +293,22 @@ def _check_surface(surface: Surface) -> None:
         raise _invalid("the words and the pieces of a surface do not match")
     if surface.ids and len(surface.ids) != size:
         raise _invalid("a surface must have one id for each piece")
+    _check_surface_numbers(surface)
     nodes = [*(node for edge in surface.edges for node in edge), surface.center or 0]
     if size and not all(0 <= node < size for node in nodes):
         raise _invalid("an edge of a graph refers to a missing node")
+
+
+def _check_surface_numbers(surface: Surface) -> None:
+    numbers, size = surface.numbers, len(surface.pieces)
+    if numbers is None:
+        return
+    expected = size if numbers.grid is None else numbers.grid[0] * numbers.grid[1]
+    dimensions = 2 if numbers.grid is None else 3
+    if numbers.values.ndim != dimensions or expected != size or (dimensions == 2 and len(numbers.values) != size):
+        raise _invalid(f"numbers of shape {numbers.values.shape} do not fit {size} pieces")
+    if np.isinf(numbers.values).any():
+        raise _invalid("a number of a surface is infinite")
 
 
 def _check_prediction(prediction: Prediction, sizes: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from regard.errors import ConfigError, DataError
 
@@ -23,12 +23,13 @@ class InputForm(NamedTuple):
 
     Attributes:
         kind: ``text``: one or more texts, joined by tabs; ``gaps``: a text with gaps; ``items`` and ``nodes``: names,
-            joined by spaces or as a JSON list; ``json``: a JSON value.
+            joined by spaces or as a JSON list; ``json``: a JSON value; ``audio``, ``image`` and ``table``: the contents
+            of a file, as the JSON object {"audio": BASE64}, {"image": BASE64} or {"table": TEXT}.
         boxes: the label of each text or node; of ``gaps``, the mark of a gap.
         choices: names to choose from, at most ``MAX_CHOICES``.
     """
 
-    kind: Literal["text", "gaps", "items", "nodes", "json"] = "text"
+    kind: Literal["text", "gaps", "items", "nodes", "json", "audio", "image", "table"] = "text"
     boxes: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
 
@@ -50,6 +51,22 @@ class PredictorInterface(NamedTuple):
     purpose: str = ""
     classes: tuple[str, ...] = ()
     form: InputForm = InputForm()
+
+
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """A predictor whose inputs may be the contents of files, such as sounds, images or tables.
+
+    Neither ``read`` nor ``read_file`` opens a path: the name only selects the format and appears in messages. Commands
+    read the files of their user, and a server takes contents from the body of a request.
+    """
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The endings of file names that it can read, such as ``.wav``; () if its inputs are not files."""
+
+    def read_file(self, contents: bytes, name: str) -> Any:
+        """Return the input in a file. Raises DataError, with the name, if it cannot be read."""
 
 
 def interface_of(predictor: Any) -> PredictorInterface:

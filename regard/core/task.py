@@ -263,6 +263,9 @@ class Task:
     lint_rows: Callable[[Any, Sequence[Any]], Iterator[tuple[str, str | None, str]]] | None = None
     # (section data, corpora) → the input as text, the target if any, and the location of each example, for a check of
     # the data; None: the data have no separate examples
+    lint: Callable[[Any, int, ProgressCallback], Any] | None = None
+    # (config, maximum findings of a kind, progress) → a ``data.lint.check.LintReport`` of examples that are no texts;
+    # None: ``lint_rows``
     lint_unit: str | Callable[[Any], str | None] | None = "word"
     # noun of the space-separated units of these inputs, or a function of the section data; None if inputs are not text
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
@@ -295,6 +298,8 @@ class Task:
     # (config, predictor, files) → a ``tasks.reference_test.ReferenceTest``: evaluation compares outputs with
     # references, and its baselines are ``OutputBaseline``; None: it uses the metrics of validation
     scores: Literal["pairs", "texts"] | None = None  # inputs of ``regard score``: see ``core.predictor_interface``
+    initialize: Callable[[RunFiles, nn.Module, Data], None] | None = None
+    # (run, network, data): sets initial weights that depend on the data, before the first update of a run
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
     # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice
     export_form: Callable[[Any], ExportForm] | None = None

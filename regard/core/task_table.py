@@ -46,8 +46,14 @@ TASKS: dict[str, TaskPlace] = {
     "translation": TaskPlace(
         "regard.tasks.translation.config:TranslationConfig", "regard.tasks.translation.task:TASK", "translate"
     ),
+    "recognition": TaskPlace(
+        "regard.tasks.recognition.config:RecognitionConfig", "regard.tasks.recognition.task:TASK", "recognize"
+    ),
     "language-model": TaskPlace(
         "regard.tasks.language_model.config:LanguageModelConfig", "regard.tasks.language_model.task:TASK", "generate"
+    ),
+    "forecasting": TaskPlace(
+        "regard.tasks.forecasting.config:ForecastingConfig", "regard.tasks.forecasting.task:TASK", "forecast"
     ),
     "masked": TaskPlace("regard.tasks.masked.config:MaskedConfig", "regard.tasks.masked.task:TASK", "fill"),
 }

@@ -52,6 +52,8 @@ TEXT_PAIRS = (
     ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),
     ("text1", "text2"), ("text_a", "text_b"), ("question1", "question2"),
 )  # fmt: skip
+PATHS = ("path", "audio_filepath", "file", "filename", "file_name", "filepath", "audio", "image", "wav")
+SPEAKERS = ("speaker", "speaker_id", "speakerid", "client_id", "spk", "spk_id")
 PROMPTS, COMPLETIONS = ("prompt", "instruction"), ("completion", "response")
 DOCUMENTS = ("text", "document", "content", "body")
 WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "pos_tags", "upos", "pos", "labels")  # one sentence per row
@@ -165,6 +167,7 @@ def is_head(cells: Sequence[str]) -> bool:
     labeled = text_columns(cells) and first_of(cells, LABELS) is not None
     return len(cells) > 1 and (
         bool(labeled)
+        or (first_of(cells, PATHS) is not None and first_of(cells, LABELS) is not None)
         or _first_pair(cells, SIDES) is not None
         or tagged_columns(cells, word_a_line=True) is not None
         or session_columns(cells) is not None

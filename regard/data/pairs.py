@@ -24,6 +24,8 @@ from regard.errors import DataError
 class PairBatch(NamedTuple):
     """Padded pairs. Tokens are int64, masks bool; positions beyond the end are PAD and invalid.
 
+    The source may also be frames of floats, (rows, source, channels), without END.
+
     ``target_input`` is BEGIN + y and ``target_output`` is y + END, both with the mask ``target_valid``. The source ends
     in END. ``index`` holds the pair of each row; ``weight`` counts target tokens, END included.
     """
@@ -128,26 +130,33 @@ def collate(corpus: Corpora | Corpus, indices: Indices) -> PairBatch:
     sources = [corpus.source(index) for index in indices]
     targets = [corpus.target(index) for index in indices]
     source, source_valid = pad_sources(sources)
+    index = torch.from_numpy(np.asarray(indices, np.int64))
+    weight = float(sum(map(len, targets)) + len(targets))
+    return PairBatch(source, source_valid, *padded_targets(targets), index, weight)
+
+
+class PaddedTargets(NamedTuple):
+    """Padded targets: see the fields of ``PairBatch``."""
+
+    target_input: Tensor
+    target_output: Tensor
+    target_valid: Tensor
+
+
+def padded_targets(targets: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> PaddedTargets:
+    """Return targets y as inputs BEGIN + y and outputs y + END, padded, and their mask, (rows, longest + 1)."""
     width = max(map(len, targets)) + 1
-    target_output = np.full((len(targets), width), PAD, np.int64)
+    output = np.full((len(targets), width), PAD, np.int64)
     for row, target in enumerate(targets):
-        target_output[row, : len(target)] = target
-        target_output[row, len(target)] = END
+        output[row, : len(target)] = target
+        output[row, len(target)] = END
     lengths = np.fromiter(map(len, targets), np.int64, len(targets)) + 1
-    target_valid = np.arange(width) < lengths[:, None]
-    target_input = np.full_like(target_output, BEGIN)
+    valid = np.arange(width) < lengths[:, None]
+    input = np.full_like(output, BEGIN)
     # y shifted right by one position. The END of the longest row drops off the edge; the END of shorter rows would
     # become an input, so it is replaced by PAD.
-    target_input[:, 1:] = np.where(target_valid[:, 1:], target_output[:, :-1], PAD)
-    return PairBatch(
-        source,
-        source_valid,
-        torch.from_numpy(target_input),
-        torch.from_numpy(target_output),
-        torch.from_numpy(target_valid),
-        torch.from_numpy(np.asarray(indices, np.int64)),
-        float(lengths.sum()),
-    )
+    input[:, 1:] = np.where(valid[:, 1:], output[:, :-1], PAD)
+    return PaddedTargets(torch.from_numpy(input), torch.from_numpy(output), torch.from_numpy(valid))
 
 
 def pad_sources(sources: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> tuple[Tensor, Tensor]:

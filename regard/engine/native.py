@@ -10,10 +10,10 @@ from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoder, Encoder
+from regard.attention.contract import Decoder, Encoded, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.attention.mask import Padding
 from regard.attention.span import Span
@@ -100,9 +100,30 @@ class NativeEncoderDecoder:
         self.encoder = _NativeEncoder(kernels, format, encoder, readers, threads)
 
     @torch.no_grad()
-    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
+    def session(self, source: Shaped[Tensor, "sentences length *features"], span: Span) -> FastSession:
         """Encode the sources; return a session with one row per sentence, before the first target token."""
         span.refuse_limit(self)
+        if self.encoder.stack is None:
+            return self.start(self.encoder.encoder(source, span), source)
+        return self._opened(source, span, None)
+
+    @torch.no_grad()
+    def start(self, encoded: Encoded, source: Shaped[Tensor, "sentences length *features"]) -> FastSession:
+        """Return the session of encoded sources before the first target token.
+
+        Raises ValueError if the kernels encode the sources of this model themselves.
+        """
+        if self.encoder.stack is not None:
+            raise ValueError("the kernels encode the sources of this model: use session")
+        return self._opened(source, encoded.span, encoded.states)
+
+    def _opened(
+        self,
+        source: Shaped[Tensor, "sentences length *features"],
+        span: Span,
+        states: Float[Tensor, "sentences positions width"] | None,
+    ) -> FastSession:
+        """Return the session of sources, whose ``states`` the kernels compute if they are None."""
         lengths = span.length.tolist()
         slots = len(lengths)
         cells = self._tables(self.own, slots, 2 * BUCKET, 1)
@@ -113,7 +134,10 @@ class NativeEncoderDecoder:
             token = source_tokens(tokens[:, :longest, 0], valid[:, :longest])
             sources[-1] = KeyValueTable(pointer.key, pointer.value, token)
         with self._lock:
-            self.encoder.fill(sources, source, span, lengths)
+            if states is None:
+                self.encoder.encode(sources, source, span, lengths)
+            else:
+                self.encoder.read(sources, states, span, lengths)
         return FastSession.of(cells, sources, lengths)
 
     def _tables(self, layers: Sequence[FilledHeads], slots: int, *lengths: int) -> list[KeyValueTable]:
@@ -220,30 +244,45 @@ class _NativeEncoder:
             reader.add_source(program, states, projected, number)
         self.runner = Runner(program, threads)
 
-    def fill(
+    def encode(
         self, sources: list[KeyValueTable], source: Int[Tensor, "sentences length"], span: Span, lengths: list[int]
     ) -> None:
-        """Encode the sources one after the other and write their keys and values into the tables."""
-        runner, longest = self.runner, max(lengths, default=0)
-        states = None if self.stack else leading(self.encoder(source, span).states, span.valid)[0]
-        if self.stack is not None and self.stack.grow(longest):
-            runner.refresh()
-        tables = Tables([table.tensors for table in sources])
+        """Encode tokens one source after the other and write their keys and values into the tables."""
+        assert self.stack is not None
+        if self.stack.grow(max(lengths, default=0)):
+            self.runner.refresh()
         tokens = source.numpy().astype(np.int32)[span.valid.numpy()]  # small arrays cost less in numpy
-        read = 0
+        self._run(sources, lengths, torch.from_numpy(tokens), None)
+
+    def read(
+        self, sources: list[KeyValueTable], states: Float[Tensor, "sentences length width"], span: Span,
+        lengths: list[int],
+    ) -> None:  # fmt: skip
+        """Write the keys and values of encoded sources into the tables. The encoder has no form for the kernels."""
+        states, _ = leading(states.float(), span.valid)
+        packed = torch.cat([row[:length] for row, length in zip(states, lengths, strict=True)])
+        self._run(sources, lengths, torch.zeros(len(packed), dtype=torch.int32), packed)
+
+    def _run(
+        self, sources: list[KeyValueTable], lengths: list[int], tokens: Int[Tensor, "positions"],
+        states: Float[Tensor, "positions width"] | None,
+    ) -> None:  # fmt: skip
+        """Run the program over all positions of the sources, a group of sources at a time."""
+        runner, longest, read = self.runner, max(lengths, default=0), 0
+        tables = Tables([table.tensors for table in sources])
         for first, last in groups(lengths, ROWS_PER_THREAD * runner.threads):
             batch, end = runner.batch, np.cumsum(lengths[first:last], dtype=np.int32)
             rows = int(end[-1])
             number = np.arange(rows, dtype=np.int32)
             sentence = end.searchsorted(number, "right").astype(np.int32)
             begin = (end - np.array(lengths[first:last], np.int32))[sentence]
-            batch.token, batch.slot = torch.from_numpy(tokens[read : read + rows]), torch.from_numpy(sentence + first)
+            batch.token, batch.slot = tokens[read : read + rows], torch.from_numpy(sentence + first)
             batch.begin, batch.time = torch.from_numpy(begin), torch.from_numpy(number - begin)
             batch.end, batch.sources = torch.from_numpy(end[sentence]), tables
-            read += rows
             if states is not None:
-                packed_states = torch.cat([states[row, : lengths[row]] for row in range(first, last)])
-                runner.prepare(rows)[:, self.states.first : self.states.first + packed_states.shape[1]] = packed_states
+                width = slice(self.states.first, self.states.first + states.shape[1])
+                runner.prepare(rows)[:, width] = states[read : read + rows]
+            read += rows
             runner.run(rows, longest, [0, *end.tolist()])
 
 

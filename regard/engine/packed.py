@@ -112,15 +112,18 @@ def rounded(rows: int) -> int:
     return rows + -rows % max(ROUND, octave // STEPS)
 
 
-def pack_layers(module: nn.Module) -> None:
-    """Replace every ``nn.Linear`` in ``module`` by its packed form, and ReLU by its in-place form."""
+def pack_layers(module: nn.Module, unchanged: nn.Module | None = None) -> None:
+    """Replace every ``nn.Linear`` in ``module`` by its packed form, and ReLU by its in-place form.
+
+    ``unchanged``: a part that keeps its layers, such as an input of frames, which reads their dtype.
+    """
     if type(module) is FeedForward and module.activation is torch.relu:
         module.activation = torch.relu_
     for name, child in module.named_children():
         if type(child) is nn.Linear:
             setattr(module, name, _Layer(PackedLinear(PackedMatrix.of(child))))
-        else:
-            pack_layers(child)
+        elif child is not unchanged:
+            pack_layers(child, unchanged)
 
 
 class FastHead:

@@ -6,10 +6,10 @@ from copy import deepcopy
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from regard.attention.contract import Decoder, Encoder
+from regard.attention.contract import Decoder, Encoded, Encoder
 from regard.attention.heads import AttentionReader
 from regard.attention.span import Span
 from regard.engine.cache import BUCKET, FastSession
@@ -67,13 +67,19 @@ class FastEncoderDecoder:
         rotations = shared_rotations(decoder.stack, self.table_dtype)
         self.layers = [FastLayer(layer, self.table_dtype, rotations) for layer in decoder.stack]
         self.pointer = None if copying is None else FastPointer(copying.to(dtype), self.table_dtype)
-        pack_layers(encoder)
+        pack_layers(encoder, unchanged=encoder.get_submodule("embedding"))
 
     @torch.no_grad()
-    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
+    def session(self, source: Shaped[Tensor, "sentences length *features"], span: Span) -> FastSession:
         """Encode the sources; return a session with one row per sentence, before the first target token."""
         span.refuse_limit(self)
-        states, valid = leading(self.encoder(source, span).states, span.valid)
+        return self.start(self.encoder(source, span), source)
+
+    @torch.no_grad()
+    def start(self, encoded: Encoded, source: Shaped[Tensor, "sentences length *features"]) -> FastSession:
+        """Return the session of encoded sources before the first target token."""
+        span = encoded.span
+        states, valid = leading(encoded.states.to(self.dtype), span.valid)
         sources = [layer.source_table(states, valid) for layer in self.layers]
         if self.pointer is not None:
             tokens, _ = leading(source[..., None], span.valid)

@@ -13,9 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded
-from regard.core.observation import SurfaceKind
+from regard.core.observation import SurfaceKind, SurfaceNumbers
 from regard.core.task import Report, RunFiles
-from regard.core.untrusted_files import parse_json
+from regard.core.untrusted_files import parse_json, shortened
 from regard.core.wording import pluralize
 from regard.data.rows import Column, Row
 from regard.errors import DataError
@@ -64,7 +64,8 @@ class Frames(FieldBase):
         try:
             return self.accept(parse_json(text))
         except ValueError as error:
-            raise DataError("cannot parse frames", why=f"not JSON: {error}", help=REMEDY) from error
+            what = f"cannot parse frames from {shortened(text)!r}"
+            raise DataError(what, why=f"not JSON: {error}", help=REMEDY) from error
 
     def text(self, value: FrameSeries) -> str:
         return json.dumps([[float(str(number)) for number in frame] for frame in value.frames])
@@ -78,8 +79,8 @@ class Frames(FieldBase):
         widths = {value.channels: f"example {number}" for number, value in enumerate(values, start=1)}
         if len(widths) != 1:
             why = ", ".join(f"{example} has {width} numbers per frame" for width, example in widths.items())
-            what, where = "the frames of the training data differ in length", run.config.data.train[0].name
-            raise DataError(what, where=where, why=why or "no frames exist")
+            what = "the frames of the training data differ in length"
+            raise DataError(what, where=run.config.data.train[0].name, why=why or "no frames exist")
         count = sum(len(value.frames) for value in values)
         mean = sum(value.frames.sum(0, dtype=np.float64) for value in values) / count
         variance = sum(np.square(value.frames - mean).sum(0) for value in values) / count
@@ -92,13 +93,14 @@ class Frames(FieldBase):
         self.scale = open_codec_file(run.tokenizers / FILE, _saved_scale)
         return self
 
+    def numbers(self, value: FrameSeries, row: EncodedRow) -> SurfaceNumbers:
+        return SurfaceNumbers(value.frames[: len(row)])
+
     def hidden(self, value: FrameSeries, row: EncodedRow) -> list[list[Hidden | None]]:
-        mean, variants = self.scale[0].astype(np.float32), list[Hidden | None]()
-        for number in range(len(row)):
-            frames, standardized = value.frames.copy(), row.copy()
-            frames[number], standardized[number] = mean, 0
-            variants.append(Hidden(standardized, FrameSeries(value.channels, frames.tobytes())))
-        return [variants]
+        mean, hidden = self.scale[0].astype(np.float32), np.eye(len(row), len(value.frames), dtype=bool)[..., None]
+        rows = [np.where(mask[: len(row)], np.float32(0), row) for mask in hidden]
+        frames = [np.where(mask, mean, value.frames).tobytes() for mask in hidden]
+        return [[*map(Hidden, rows, (FrameSeries(value.channels, numbers) for numbers in frames))]]
 
     def encode(self, values: Sequence[FrameSeries]) -> EncodedRows:
         series = [self.accept(value, f"example {number}").frames for number, value in enumerate(values, start=1)]
@@ -107,8 +109,8 @@ class Frames(FieldBase):
         return EncodedRows(rows, [len(frames) > end for frames in series])
 
     def pad(self, rows: Sequence[EncodedRow]) -> Padded:
-        valid = [torch.ones(len(row), dtype=torch.bool) for row in rows]
-        return Padded(pad_sequence([*map(torch.from_numpy, rows)], True), pad_sequence(valid, True))
+        valid = pad_sequence([torch.ones(len(row), dtype=torch.bool) for row in rows], True)
+        return Padded(pad_sequence([*map(torch.from_numpy, rows)], True), valid)
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         return tuple(str(position) for position in range(1, len(row) + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -30,13 +30,51 @@ RequestedEngine = Engine | Literal["auto"]  # auto: by trial, for a run
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
 
 
+class Sources(Protocol):
+    """The sources of a model: their form as tensors, and the limits of their outputs."""
+
+    def pad(self, sources: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Return the sources (rows, length, *features) and which positions are valid (rows, length)."""
+
+    def limits(self, sources: Sequence[Any], settings: SearchConfig) -> list[int]:
+        """Return the maximum number of tokens of the outputs of each source, END included."""
+
+
+class TokenSources:
+    """Sources of tokens: an output may have ``search.max_extra`` more tokens than its source, END included."""
+
+    def pad(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        return pad_sources([list(tokens) for tokens in sources])
+
+    def limits(self, sources: Sequence[Sequence[int]], settings: SearchConfig) -> list[int]:
+        return [len(tokens) + 1 + settings.max_extra for tokens in sources]
+
+
+def max_lengths(
+    sources: Sources, inputs: Sequence[SearchInput], settings: SearchConfig, positions: int | None
+) -> Tensor:  # fmt: skip
+    """Return the maximum number of tokens of the outputs of each input, within all limits.
+
+    Args:
+        sources: of the model.
+        inputs: of a search.
+        settings: of the search.
+        positions: the number of learned positions of the decoder; None if unlimited.
+    """
+    longest = torch.tensor(sources.limits([input.tokens for input in inputs], settings))
+    for limit in (settings.max_length, positions):
+        longest = longest if limit is None else longest.clamp_max(limit)
+    return longest
+
+
 class Decoding:
     """An encoder-decoder for one ``engine`` (see Translator).
 
     ``open`` encodes sources; ``step`` feeds a token to all rows.
     """
 
-    def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
+    def __init__(self, model: EncoderDecoder, engine: Engine, sources: Sources | None = None) -> None:
+        self.sources: Sources = sources or TokenSources()
         self.device = model.head.weight.device
         self.positions = max_positions(model)  # outputs cannot exceed a learned position table
         self._model: EncoderDecoder | FastEncoderDecoder | NativeEncoderDecoder = model
@@ -51,10 +89,8 @@ class Decoding:
     ) -> StatePair:
         """See ``SearchModel``. ``inputs``: sources, which are encoded in one pass."""
         assert isinstance(settings, SearchConfig)
-        source, valid = (x.to(self.device) for x in pad_sources([list(input.tokens) for input in inputs]))
-        longest = valid.sum(1) + settings.max_extra
-        for limit in (settings.max_length, self.positions):
-            longest = longest if limit is None else longest.clamp_max(limit)
+        source, valid = (x.to(self.device) for x in self.sources.pad([input.tokens for input in inputs]))
+        longest = max_lengths(self.sources, inputs, settings, self.positions).to(self.device)
         session = self._model.session(source, Span.of(valid))
         best = (
             settings.beam if settings.covers else None

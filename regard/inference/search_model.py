@@ -45,13 +45,14 @@ class Searches(Protocol):
 
 @dataclass(frozen=True)
 class SearchInput:
-    """One input of a search: the tokens of a source or prompt, and settings for its outputs.
+    """One input of a search, and settings for its outputs.
 
-    ``prefix``: tokens with which outputs begin. ``constraints``: sequences that outputs contain. ``draws``,
-    ``listeners``: one per output; empty without sampling or receivers.
+    ``tokens``: the tokens of a source or prompt, or a source of another type (see ``decoding.Sources``). ``prefix``:
+    tokens with which outputs begin. ``constraints``: sequences that outputs contain. ``draws``, ``listeners``: one per
+    output; empty without sampling or receivers.
     """
 
-    tokens: Sequence[int]
+    tokens: Any
     prefix: Sequence[int] = ()
     constraints: Constraints = ()
     draws: Sequence[Draws] = ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from regard.core.baseline import FOLDER, baseline_summary
 from regard.core.figure import COLORS, INK
 from regard.errors import DataError
-from regard.inspection.run_history import UNITS, training_curves
+from regard.inspection.run_history import is_shown, training_curves
 from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
 
@@ -55,7 +55,7 @@ def panels(run: RunFolder) -> list[Panel]:
     constant = {metric.baseline for metric in metrics.values()}
     drawn = []
     for name in dict.fromkeys(["loss", *validated]):
-        if name in constant | HIDDEN:
+        if name in constant | HIDDEN or not is_shown(name, validated.get(name, ()), metrics):
             continue
         baselines = {} if saved is None or name not in saved.figures else {saved.description: saved.figures[name]}
         reference = metrics[name].baseline if name in metrics else None
@@ -64,7 +64,8 @@ def panels(run: RunFolder) -> list[Panel]:
         elif reference in validated:
             baselines[str(reference).replace("_", " ")] = validated[reference][-1][1]
         trained = curves.get("training loss", ()) if name == "loss" else ()
-        drawn.append(Panel(name, UNITS.get(name, ""), validated.get(name, ()), trained, baselines))
+        unit = run.config.loss_unit if name == "loss" else ""
+        drawn.append(Panel(name, unit, validated.get(name, ()), trained, baselines))
     return drawn + ([Panel(RATE, "", trained=curves["training rate"])] if "training rate" in curves else [])
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from regard.attention.observe import shared_copy
+from regard.core.file_lines import described_line
 from regard.core.observation import Continues, Influence, Influenced, Observation, Observes, Traced, require_observation
 from regard.core.predictor_interface import interface_of, read_input
 from regard.errors import ConfigError
@@ -66,7 +67,7 @@ def inspect_input(
         added["vectors"] = vectors(observation.attention)
     if "influence" in include:
         observation = observation._replace(influences=_influences(predictor, input, observation, model))
-    inspection = Inspection.of(require_observation(observation), model, text)
+    inspection = Inspection.of(require_observation(observation), model, described_line(text))
     inspection.document.update(rollout=rollouts(observation.attention), **added)
     return inspection
 

@@ -128,6 +128,12 @@ class Inspector:
         source, target = config.languages
         return model | ({"source_language": source, "target_language": target} if self.translates else {})
 
+    @property
+    def predictor(self) -> Any:
+        """The predictor of the default checkpoint."""
+        with self._lock:
+            return self._predictor(None)
+
     def _predictor(self, checkpoint: str | None) -> Any:
         checkpoint = None if checkpoint == self.checkpoint else checkpoint  # the default may be open already
         if checkpoint not in self._predictors:

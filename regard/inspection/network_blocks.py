@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from regard.attention.observe import attention_name
 from regard.core.observation import AttentionMap
 from regard.core.wording import pluralize
+from regard.models.input import Input
 
 Shapes = dict[str, tuple[int, ...]]  # by path of a module, in the order of the first calls
 
 MAX_BLOCKS = 30
-OUTPUTS = ("head", "output", "outer")
+OUTPUTS = ("head", "output", "outer", "forecast_head")
 PARTS = {"embedding", "mixer", "reader", "feed_forward", "norm", "compare", "transform", "copying", "pooling", "inner",
          "key", *OUTPUTS}  # fmt: skip
 WORDS = {"norm": "norm", "transform": "linear layer and norm", "compare": "comparison of both texts",
@@ -124,8 +125,8 @@ def _text(path: str, modules: Mapping[str, nn.Module]) -> str:
 def _own_text(last: str, module: nn.Module) -> str:
     matrices = [weight for weight in module.parameters() if weight.dim() == 2]
     heads = _heads(module)
-    if last == "embedding" and matrices:
-        return f"embedding of {pluralize(len(matrices[-1]), 'type')}"
+    if isinstance(module, Input):
+        return module.description
     if last == "feed_forward" and matrices:
         inner, width = matrices[0].shape
         return f"feed-forward, {width} → {inner} → {width}"

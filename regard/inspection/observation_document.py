@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.core.observation import Alternative, AttentionMap, Axis, Observation, Prediction, Surface
@@ -50,7 +51,12 @@ def kind_of(place: str) -> Kind | None:
 
 def _surface(surface: Surface) -> dict[str, Any]:
     lists = {name: list(value) for name, value in surface._asdict().items() if isinstance(value, tuple)}
-    return {**surface._asdict(), **lists, "edges": [list(edge) for edge in surface.edges]}
+    numbers = surface.numbers
+    described = None
+    if numbers is not None:
+        values = encode_floats(torch.tensor(np.asarray(numbers.values, np.float32)))
+        described = {**numbers._asdict(), "values": values, "channels": list(numbers.channels)}
+    return {**surface._asdict(), **lists, "edges": [list(edge) for edge in surface.edges], "numbers": described}
 
 
 def _prediction(prediction: Prediction) -> dict[str, Any]:

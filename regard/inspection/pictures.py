@@ -1,4 +1,4 @@
-"""Pictures of an observation: influence or attention of each piece, one head, all heads, a graph, a piano roll.
+"""Pictures of an observation: influence or attention of each piece, a head, all heads, a graph, numbers, notes.
 
 Every picture is drawn by matplotlib from an ``Observation`` of any task and has the frame of ``core.figure``.
 """
@@ -16,6 +16,8 @@ from regard.data.notes import Frame, frames_of
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import ConfigError, DataError
 from regard.inspection.graph_picture import draw_graph
+from regard.inspection.number_pictures import draw_numbers
+from regard.inspection.number_surfaces import number_surface, piece_values
 from regard.inspection.selection import (
     ChosenAttention,
     Strip,
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Picture = Literal["influence", "attention", "heads", "graph", "roll"]
+Picture = Literal["influence", "input", "attention", "heads", "graph", "roll"]
 PICTURES: tuple[Picture, ...] = get_args(Picture)
-CELL = 0.26  # inches of a weight
+CELL, SMALL = 0.26, 0.065  # inches of a weight; SMALL if a map has more than MANY rows or columns
+MANY = 60
 LETTER = 0.075  # inches of a letter of a label
 ROW, LETTERS = 10, 40  # words or letters of a strip in one row of bars
 LONGEST = 20  # letters of a label
@@ -42,6 +45,7 @@ LONGEST = 20  # letters of a label
 def available(observation: Observation) -> list[Picture]:
     """Return the pictures that an observation has."""
     pictures: list[Picture] = ["influence"] if influence_strips(observation) else []
+    pictures += ["input"] if number_surface(observation) is not None else []
     pictures += ["attention", "heads"] if observation.attention else []
     pictures += ["graph"] if any(surface.kind == "graph" for surface in observation.surfaces) else []
     return pictures + (["roll"] if _frames(observation) else [])
@@ -75,7 +79,8 @@ def save_picture(
     chosen = choose_attention(observation, head)
     unit = ", ".join(filter(None, influence_unit(observation)))
     drawings: Mapping[Picture, Callable[[Figure], None]] = {
-        "influence": partial(draw_strips, strips=influence_strips(observation), unit=unit),
+        "influence": partial(_draw_strips, observation=observation, strips=influence_strips(observation), unit=unit),
+        "input": partial(_draw_strips, observation=observation, strips=(), unit=""),
         "attention": partial(_draw_attention, observation=observation, chosen=chosen),
         "heads": partial(draw_heads, observation=observation),
         "graph": partial(draw_graph, observation=observation, chosen=chosen),
@@ -134,11 +139,21 @@ def draw_strips(figure: Figure, strips: Sequence[Strip], unit: str) -> None:
         axes.locator_params(axis="y", nbins=4)
 
 
+def _draw_strips(figure: Figure, observation: Observation, strips: Sequence[Strip], unit: str) -> None:
+    """Draw the values of pieces as bars: above a surface of numbers, otherwise above their labels."""
+    numeric = number_surface(observation)
+    above = [values for strip in strips if numeric is not None and (values := piece_values(strip, numeric.surface))]
+    if numeric is None or (strips and not above):
+        draw_strips(figure, strips, unit)
+    else:
+        draw_numbers(figure, numeric, above[0] if above else (), unit, observation.facts.get("words", ()))
+
+
 def _draw_attention(figure: Figure, observation: Observation, chosen: ChosenAttention | None) -> None:
     """Draw the weights as a heat map; for a single query, as in a pooling, as a bar for each key."""
     assert chosen is not None  # the picture is available only with an attention
     if len(chosen.weights) == 1:
-        draw_strips(figure, attention_strips(observation, chosen), "attention weight")
+        _draw_strips(figure, observation, attention_strips(observation, chosen), "attention weight")
     else:
         draw_heat_map(figure, chosen)
 
@@ -148,14 +163,17 @@ def draw_heat_map(figure: Figure, chosen: ChosenAttention) -> None:
     attention, weights = chosen.attention, chosen.weights
     queries, keys = _labels(attention.query.labels), _labels(attention.key.labels)
     margin = LETTER * max(map(len, queries))
+    # With many positions, cells are small and only some have a label.
+    cell = CELL if max(len(queries), len(keys)) <= MANY else SMALL
+    step = round(CELL / cell)
     figure.set_size_inches(
-        max(CELL * len(keys) + margin + 2.0, 5.0), max(CELL * len(queries) + LETTER * max(map(len, keys)) + 1.4, 3.0)
+        max(cell * len(keys) + margin + 2.0, 5.0), max(cell * len(queries) + LETTER * max(map(len, keys)) + 1.4, 3.0)
     )
     axes = figure.subplots()
     image = axes.imshow(weights.tolist(), cmap="Blues", vmin=0, vmax=float(weights.max()) or 1.0, aspect="auto")
     _hatch(axes, chosen)
-    axes.set_xticks(range(len(keys)), keys, rotation=90)
-    axes.set_yticks(range(len(queries)), queries)
+    axes.set_xticks(range(0, len(keys), step), keys[::step], rotation=90)
+    axes.set_yticks(range(0, len(queries), step), queries[::step])
     masked = " (hatched: masked)" if attention.allowed is not None and not bool(attention.allowed.all()) else ""
     axes.set(xlabel=f"{attention.key.name}{masked}", ylabel=attention.query.name)
     figure.colorbar(image, ax=axes, label="attention weight")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
@@ -26,7 +26,6 @@ from regard.runs.run_folder import RunFolder
 
 POINTS = 400  # of a curve: more than a screen shows
 MAX_LABELS = 50
-UNITS = {"loss": "nats"}
 
 
 def describe_run(
@@ -65,17 +64,33 @@ def describe_run(
         "labels": [] if interface is None else list(interface.classes[:MAX_LABELS]),
         "parts": parts,
         "comparison": None if comparison is None else comparison.as_dict(),
-        "curves": [_with_baseline(curve, run.task.metrics) for curve in curves],
+        "curves": [
+            _described(curve, run.task.metrics, config.loss_unit)
+            for curve in curves
+            if is_shown(curve["name"].removeprefix("validation "), curve["points"], run.task.metrics)
+        ],
     }
     if search is not None:
         described["search"] = search.model_dump(include={"beam", "length_penalty", "nbest"})
     return described
 
 
-def _with_baseline(curve: dict[str, Any], metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Return a validation curve, with the name of its baseline metric if that metric has a curve."""
+def _described(curve: dict[str, Any], metrics: Mapping[str, Metric], loss_unit: str) -> dict[str, Any]:
+    """Return a curve with its unit, and the name of its baseline metric if that metric has a curve."""
     metric = metrics.get(curve["name"].removeprefix("validation "))
-    return curve | ({"baseline": metric.baseline} if metric is not None and isinstance(metric.baseline, str) else {})
+    unit = loss_unit if curve["name"].endswith(" loss") else ""
+    baseline = {"baseline": metric.baseline} if metric and isinstance(metric.baseline, str) else {}
+    return {**curve, "unit": unit, **baseline}
+
+
+def is_shown(name: str, points: Sequence[tuple[float, float]], metrics: Mapping[str, Metric]) -> bool:
+    """Return whether figures of training and validation are drawn.
+
+    Figures that no network changes, such as the errors of the last value, are drawn as baselines of a metric or not at
+    all.
+    """
+    varies = len({value for _, value in points}) != 1
+    return varies or name in metrics or name.endswith("loss") or name == "training rate"
 
 
 def checkpoints(run: RunFolder) -> list[str]:
@@ -121,11 +136,7 @@ def _read_curves(file: FileVersion) -> list[dict[str, Any]]:
             if not points or points[-1][0] < step:  # figures of a combination follow those of its network
                 points.append((step, value))
     finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
-    return [
-        {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": _thinned(points)}
-        for name, points in finite.items()
-        if points
-    ]
+    return [{"name": name, "points": _thinned(points)} for name, points in finite.items() if points]
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:

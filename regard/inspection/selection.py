@@ -153,7 +153,7 @@ def influence_strips(observation: Observation) -> list[Strip]:
 
 def influence_unit(observation: Observation) -> tuple[str, str]:
     """Return the quantity of the influence on the answers, and its unit."""
-    numbers = any(prediction.kind == "number" for prediction in _answering(observation))
+    numbers = any(prediction.kind in ("number", "series") for prediction in _answering(observation))
     return ("change of the number", "") if numbers else ("change of log p", "nats")
 
 

@@ -8,7 +8,9 @@ from rich.cells import cell_len
 
 from regard.core.observation import Observation, Prediction, Surface
 from regard.core.wording import pluralize
+from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.inspection.document import Inspection
+from regard.inspection.number_surfaces import number_surface, piece_values
 from regard.inspection.selection import (
     ChosenAttention,
     answers,
@@ -20,11 +22,13 @@ from regard.inspection.selection import (
     visible,
 )
 from regard.inspection.terminal_heat_map import Bars, draw_attention, draw_bars, fitted, padded, wrapped
+from regard.inspection.terminal_numbers import draw_surface
 
 RANKED = 5  # labels of a ranking
 ALTERNATIVES = 4  # of a token
 LABEL = 24  # columns of a label in a table
 BAR = 24  # columns of the bar of a probability
+MAX_POSITIONS = 128  # rows or columns of a heat map
 
 
 def draw_inspection(inspection: Inspection, head: str | None, *, columns: int) -> str:
@@ -40,12 +44,32 @@ def draw_inspection(inspection: Inspection, head: str | None, *, columns: int) -
     """
     observation = inspection.observation
     chosen = choose_attention(observation, head)
-    written = any(observation.predictions[number].site.surface for number in answers(observation))
-    output = wrapped(inspection.text.split(), columns, gap=" ") if written and inspection.text.strip() else []
-    parts = [output, _answer(observation, columns), _strips(observation, chosen, columns)]
+    parts = [_output(inspection, columns), _answer(observation, columns), *_drawn(observation, columns)]
+    parts.append(_strips(observation, chosen, columns))
     if chosen is not None and (head is not None or len(chosen.weights) > 1):
         parts.append(_heat_map(chosen, columns))
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _output(inspection: Inspection, columns: int) -> list[str]:
+    """Return the text that the model has written; [] for other answers."""
+    observation = inspection.observation
+    written = [number for number in answers(observation) if observation.predictions[number].site.surface]
+    if not written:
+        return []
+    if "search" in inspection.document:
+        return wrapped(inspection.text.split(), columns, gap=" ") if inspection.text.strip() else []
+    surface = observation.surfaces[observation.predictions[written[0]].site.surface]
+    joined = surface.separator.join(piece for piece in surface.pieces if piece not in SPECIALS)
+    text = str(observation.facts.get("text", joined))
+    return wrapped([visible(word) for word in text.split()] or ["(no text)"], columns, gap=" ")
+
+
+def _drawn(observation: Observation, columns: int) -> list[list[str]]:
+    """Return the words of speech with their seconds."""
+    words = observation.facts.get("words", ())
+    times = [f"{visible(str(word['word']))} {word['start']:.2f}–{word['end']:.2f} s" for word in words]
+    return [wrapped(times, columns)] if times else []
 
 
 def _answer(observation: Observation, columns: int) -> list[str]:
@@ -55,6 +79,8 @@ def _answer(observation: Observation, columns: int) -> list[str]:
         return []
     first = predictions[0]
     surface = observation.surfaces[first.site.surface] if observation.surfaces else Surface("tokens", ())
+    if first.site.surface and first.kind == "token":
+        return _tokens(surface, observation.predictions, columns)
     if first.site.kind == "piece":
         return _tags(surface, predictions, columns)
     if first.site.kind == "gap":
@@ -119,7 +145,8 @@ def _tokens(surface: Surface, predictions: Sequence[Prediction], columns: int) -
     """Return the probability of each token with alternatives; the end of a text that continues has only these."""
 
     def label(prediction: Prediction) -> str:
-        return "…" if prediction.site.pieces[0] + 1 >= len(surface.pieces) else prediction.label
+        site = prediction.site  # the end of an output is a piece, the end of an input continues
+        return "…" if not site.surface and site.pieces[0] + 1 >= len(surface.pieces) else prediction.label
 
     return _table(predictions, label, columns)
 
@@ -152,7 +179,12 @@ def _strips(observation: Observation, chosen: ChosenAttention | None, columns: i
         sizes = [abs(value) for value in strip.values if value is not None]
         largest[name] = max([largest.get(name, 0.0), *sizes])
     lines: list[str] = []
-    for labels in dict.fromkeys(strip.labels for _, strip in strips if strip.labels):
+    numeric = number_surface(observation)
+    if numeric is not None:
+        above = [(name, values) for name, strip in strips if (values := piece_values(strip, numeric.surface))]
+        lines += [*(fitted(line, columns) for line in draw_surface(numeric, above, columns)), ""]
+    drawn = {strip.labels for _, strip in strips if numeric is not None and piece_values(strip, numeric.surface)}
+    for labels in dict.fromkeys(strip.labels for _, strip in strips if strip.labels and strip.labels not in drawn):
         rows = [Bars(name, strip.values, largest[name]) for name, strip in strips if strip.labels == labels]
         lines += [*draw_bars([visible(label.strip() or label) for label in labels], rows, columns), ""]
     for name in dict.fromkeys(name for name, _ in strips):
@@ -178,6 +210,9 @@ def _scale(name: str, largest: float, outside: float, observation: Observation, 
 def _heat_map(chosen: ChosenAttention, columns: int) -> list[str]:
     """Return the weights of the head, with the names of both axes."""
     attention = chosen.attention
+    if max(len(attention.query.labels), len(attention.key.labels)) > MAX_POSITIONS:
+        size = f"weights of {len(attention.query.labels)} × {len(attention.key.labels)}"
+        return [fitted(f"{chosen.name}: {size}; --html or --svg draws them", columns)]
     queries, keys = ([visible(label) for label in axis.labels] for axis in (attention.query, attention.key))
     masked = attention.allowed is not None and not bool(attention.allowed.all())
     axes = f"rows: {attention.query.name}; columns: {attention.key.name}{'; ··: masked' if masked else ''}"

@@ -5,20 +5,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoder, Encoder, Memory, RowMap, compact
+from regard.attention.contract import Decoder, Encoded, Encoder, Memory, RowMap, compact
 from regard.attention.span import Span
 from regard.core.state import State, join, repeat, select, truncate
 from regard.models.copying import Copying, Pointed, mixture
 from regard.models.cross_entropy import Loss, smoothed_nll
+from regard.models.ctc import Ctc
 from regard.models.head import Head
 
 
 def shift_right(output: Int[Tensor, "rows length"], begin: int) -> Int[Tensor, "rows length"]:
     """Return decoder inputs for teacher forcing: ``begin``, then every output token except the last."""
     return torch.cat([torch.full_like(output[:, :1], begin), output[:, :-1]], 1)
+
+
+class PairLoss(NamedTuple):
+    """Sums in nats: ``smoothed``, which training minimizes, ``nll`` of the decoder, and ``ctc`` if the model has it."""
+
+    smoothed: Float[Tensor, ""]
+    nll: Float[Tensor, ""]
+    ctc: Float[Tensor, ""] | None = None
 
 
 class Session(NamedTuple):
@@ -55,48 +64,72 @@ class Session(NamedTuple):
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder, a decoder and the output projection; with ``copying``, outputs may repeat source tokens."""
+    """An encoder, a decoder and the output projection.
 
-    def __init__(self, encoder: Encoder, decoder: Decoder, head: Head, copying: Copying | None = None) -> None:
+    Args:
+        encoder: reads tokens or frames.
+        decoder: reads the encoder's states.
+        head: the output projection.
+        copying: outputs may repeat source tokens.
+        ctc: a second output of the encoder's states, which training and joint search use.
+        ctc_weight: λ of the loss (1 − λ) · (loss of the decoder) + λ · (loss of CTC) (Watanabe et al. 2017, Eq. 13).
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        head: Head,
+        copying: Copying | None = None,
+        *,
+        ctc: Ctc | None = None,
+        ctc_weight: float = 0.0,
+    ) -> None:
         super().__init__()
         self.head, self.encoder, self.decoder, self.copying = head, encoder, decoder, copying
+        self.ctc, self.ctc_weight = ctc, ctc_weight
 
     def forward(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Shaped[Tensor, "batch source *features"],
         source_span: Span,
         target: Int[Tensor, "batch target"],
         target_span: Span,
         *,
         output: Int[Tensor, "batch target"] | None = None,
         smoothing: float = 0.0,
-    ) -> Float[Tensor, "batch target width"] | Loss:
+    ) -> Float[Tensor, "batch target width"] | PairLoss:
         """Return, with teacher forcing, the features of each target position, or the ``loss`` of an ``output``.
 
         The spans are those of ``source`` and ``target``.
         """
-        session = self.session(source, source_span)
+        encoded = self.encoder(source, source_span)
+        session = self.start(encoded, source)
         decoded = self.decoder(target, target_span, session.memory, session.state)
         if output is None:
             return decoded.features
-        loss = self._loss(decoded.features, session, target_span, output, smoothing)
-        return loss._replace(smoothed=sum(decoded.losses.values(), loss.smoothed))
+        smoothed, nll = self._loss(decoded.features, session, target_span, output, smoothing)
+        smoothed = sum(decoded.losses.values(), smoothed)
+        if self.ctc is None:
+            return PairLoss(smoothed, nll)
+        ctc = self.ctc.loss(encoded, output, target_span.length - 1)  # without END
+        return PairLoss((1 - self.ctc_weight) * smoothed + self.ctc_weight * ctc, nll, ctc)
 
     def loss(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Shaped[Tensor, "batch source *features"],
         source_span: Span,
         target: Int[Tensor, "batch target"],
         target_span: Span,
         output: Int[Tensor, "batch target"],
         *,
         smoothing: float,
-    ) -> Loss:
+    ) -> PairLoss:
         """Return the cross-entropy of ``output`` at every valid position, with teacher forcing, summed, in nats.
 
         Computed by ``forward``, because wrappers of the network such as FSDP2 hook into ``forward``.
         """
-        loss: Loss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
+        loss: PairLoss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
         return loss
 
     def _loss(
@@ -117,7 +150,7 @@ class EncoderDecoder(nn.Module):
 
     def log_probabilities(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Shaped[Tensor, "batch source *features"],
         source_span: Span,
         target: Int[Tensor, "batch target"],
         target_span: Span,
@@ -127,9 +160,12 @@ class EncoderDecoder(nn.Module):
         features = self.decoder(target, target_span, session.memory, session.state).features
         return self._log_probabilities(features, target_span, session)
 
-    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> Session:
+    def session(self, source: Shaped[Tensor, "sentences length *features"], span: Span) -> Session:
         """Encode the sources once; return the session before the first target token, with one row per sentence."""
-        encoded = self.encoder(source, span)
+        return self.start(self.encoder(source, span), source)
+
+    def start(self, encoded: Encoded, source: Shaped[Tensor, "sentences length *features"]) -> Session:
+        """Return the session of encoded sources before the first target token."""
         memory = self.decoder.prepare(encoded)
         rows = torch.arange(len(source), device=source.device)
         copied = () if self.copying is None else self.copying.prepare(encoded, source)

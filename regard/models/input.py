@@ -1,4 +1,4 @@
-"""Inputs of encoders and decoders: map tokens, tokens with subword features, or frames of floats to vectors."""
+"""Inputs of encoders and decoders: the base, tokens, and tokens with subword features."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.nn.functional import embedding
 
 from regard.attention.positions.absolute import NoPosition, Position
 from regard.attention.span import Span
+from regard.core.wording import pluralize
 from regard.data.tokenizers.tokenizer import END, PAD
 from regard.models.dropout import Dropout
 
@@ -71,6 +72,11 @@ class Input(nn.Module, ABC):
         """Add a table of vectors of the texts of a row. Raises ValueError for inputs without tokens."""
         raise ValueError("segments require an input of tokens, which this input is not")
 
+    @property
+    def description(self) -> str:
+        """Return what the input computes, for the blocks of a network."""
+        return "embedding"
+
     @abstractmethod
     def vectors(self, inputs: Shaped[Tensor, "rows length *features"]) -> Vectors:
         """Return the vector of each position, before scale, position and dropout."""
@@ -80,6 +86,10 @@ class Input(nn.Module, ABC):
     ) -> Float[Tensor, "rows length value"] | None:
         """Return the vectors that layers add to their values; None without a table of value vectors."""
         return None
+
+    def ranges(self, length: int) -> list[tuple[int, int]]:
+        """Return the first input, and the one after the last, that each position of the result is computed from."""
+        return [(index, index + 1) for index in range(length)]
 
     def forward(self, inputs: Shaped[Tensor, "rows length *features"], span: Span) -> Embedded:
         """Embed each input at its position in ``span``."""
@@ -126,6 +136,10 @@ class TokenInput(Input):
 
     def add_segments(self, segments: int) -> None:
         self.segments = nn.Parameter(torch.empty(segments, self.width).normal_(std=self.width**-0.5))
+
+    @property
+    def description(self) -> str:
+        return f"embedding of {pluralize(len(self.weight), 'type')}"
 
     def vectors(self, inputs: Int[Tensor, "rows length"]) -> Vectors:
         vectors = embedding(inputs, self.weight)
@@ -194,23 +208,6 @@ class AffixInput(Input):
 
     def finish(self, vectors: Vectors, position: Positions) -> Vectors:
         return self.tokens.finish(vectors, position)
-
-
-class FrameInput(Input):
-    """Dropout(scale · (W x + b) + position) of each frame x of ``channels`` floats (Dosovitskiy et al. 2021, Eq. 1).
-
-    Shapes: x (rows, length, channels), W (width, channels), b (width,); ``scale`` is 1 by default. Frames are cast to
-    the dtype of W. Padded frames may hold any finite number: the span hides them. Cost: channels · width multiply-adds
-    per frame.
-    """
-
-    def __init__(self, channels: int, width: int) -> None:
-        super().__init__(width)
-        self.linear = nn.Linear(channels, width)
-
-    def vectors(self, inputs: Float[Tensor, "rows length channels"]) -> Vectors:
-        projected: Tensor = self.linear(inputs.to(self.linear.weight.dtype))
-        return projected
 
 
 def embedding_matrix(types: int, width: int, *, std: float | None = None) -> nn.Parameter:

@@ -151,7 +151,8 @@ class NetConfig(Started):
         if not isinstance(own, dict):
             return own
         kinds = {kind.model_fields["kind"].default: kind for kind in cls.stacks(side)}
-        kind = own.get("kind", shared.get("kind", next(iter(kinds))))
+        usual = getattr(cls.model_fields[side].default, "kind", None) or next(iter(kinds))
+        kind = own.get("kind", shared.get("kind", usual))
         stack = kinds.get(kind) if isinstance(kind, str) else None
         return {"kind": kind} | (own if stack is None else stack.with_shared(shared, own))
 

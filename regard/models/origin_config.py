@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from regard.models.input_config import InputOptions
+
 
 class Origin(BaseModel):
     """A trained or imported run whose weights initialize training; a path alone means ``{run = PATH}``."""
@@ -51,7 +53,11 @@ else:  # the key `from` is a Python keyword, so the field cannot be declared in 
 
 
 class EncoderStart(_StartedEncoder):
-    """Keys of every encoder: the origin of its weights, and which of them are trained."""
+    """Keys of every encoder: the options of its input, the origin of its weights, and which of them are trained."""
+
+    input: InputOptions = Field(
+        InputOptions(), description="options of an input of frames; the data determine its type"
+    )
 
     frozen: Literal["none", "embedding", "all"] | Annotated[int, Field(ge=1, le=1000)] = Field(
         "none",

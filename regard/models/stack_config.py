@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -43,3 +43,17 @@ class StackConfig(BaseModel):
         table = {key: copy.deepcopy(value) for key, value in shared.items() if key in cls.model_fields}
         merge_into(table, own)
         return table
+
+
+class NoDecoderConfig(StackConfig):
+    """No decoder: the network's outputs are computed from the states of its encoder."""
+
+    kind: Literal["none"] = "none"
+
+    @property
+    def embedding_width(self) -> int:
+        return self.width
+
+    @property
+    def depth(self) -> int:
+        return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from regard.config.toml_layers import Key, TomlLayer, dotted
 from regard.errors import ConfigError
@@ -130,7 +130,9 @@ def _reading_differences(config: RunConfig, source: RunConfig) -> Iterator[tuple
 def _of_tables(prefix: Key, source: Any, config: Any) -> Iterator[tuple[Key, Any, Any]]:
     """Yield the keys with different values in two tables, except those of training: key, source's value, new value."""
     source_values, values = dict(_leaves(source.model_dump(), prefix)), dict(_leaves(config.model_dump(), prefix))
-    defaults = {(*prefix, name): field.default for name, field in type(config).model_fields.items()}
+    tables = {name: field.default for name, field in type(config).model_fields.items()}
+    plain = {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in tables.items()}
+    defaults = dict(_leaves(plain, prefix))
     for key in dict.fromkeys([*values, *source_values]):
         # A decoder lacks the options of encoders, whose defaults are its own behavior.
         unset = key not in source_values and values[key] == defaults.get(key)

@@ -33,6 +33,7 @@ PARTS = {
 # Parts outside the stacks: pointers, attention pooling, classes, and comparison or linking of pairs.
 TOPS = {
     "copying": "copying",
+    "ctc": "CTC",
     "key": "pooling",
     "query": "pooling",
     "pooling": "pooling",
@@ -44,6 +45,9 @@ TOPS = {
     "gain": "classes",
     "norm": "norms",
     "compare": "comparison",
+    "forecast_head": "forecasts",
+    "skip": "linear map",
+    "known": "covariates",
 }
 
 

@@ -95,6 +95,11 @@ class RunConfig(BaseModel):
         return None
 
     @property
+    def loss_unit(self) -> str:
+        """The unit of the validation loss; empty for an error of numbers, which is in units of the data."""
+        return "nats"
+
+    @property
     def languages(self) -> tuple[str | None, str | None]:
         """The languages of inputs and outputs, if known."""
         return None, None
@@ -205,6 +210,35 @@ class RunConfig(BaseModel):
                 why="without data.valid, checkpoints are not compared",
                 help=f"set data.valid, or remove {key}",
             )
+        return self
+
+    @property
+    def reads_frames(self) -> bool:
+        """True if positions of the input are vectors of floats, which ``model.encoder.input`` may join."""
+        return False
+
+    @property
+    def reads_files(self) -> bool:
+        """True if an input may be the contents of a file: see ``core.predictor_interface.ReadsFiles``."""
+        return False
+
+    def encoded_length(self, length: int) -> int:
+        """Return the number of positions that the network encodes for an input with this number of positions."""
+        options = getattr(getattr(getattr(self, "model", None), "encoder", None), "input", None)
+        return length if options is None else int(options.positions(length))
+
+    @model_validator(mode="after")
+    def _only_frames_have_input_options(self) -> Self:
+        encoder = getattr(getattr(self, "model", None), "encoder", None)
+        options = getattr(encoder, "input", None)
+        if options is not None and options.model_fields_set and not self.reads_frames:
+            changed = [key for key, value in options if value != type(options).model_fields[key].default]
+            if changed:
+                raise InvalidCombination(
+                    f"model.encoder.input.{changed[0]}",
+                    why="the input of this model is tokens, and only frames can be subsampled or joined to patches",
+                    help=f"remove model.encoder.input.{changed[0]}",
+                )
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from regard.runs.run_folder import RunFolder
 NAME = "examples.json"
 NUMBER = 3  # examples of a run
 CANDIDATES = 64  # inputs that are examined
-SHORT, LONGEST = 500, 20_000  # characters of an example: preferred and maximum
+SHORT, LONGEST = 500, 100_000  # characters of an example: preferred and maximum
 
 
 class RunExamples(NamedTuple):

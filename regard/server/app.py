@@ -20,14 +20,17 @@ from regard.core import VERSION
 from regard.core.deadline import DeadlineExceeded
 from regard.core.wording import describe_failure
 from regard.server.api import (
+    anomaly_api,
     api_v1,
     deepl,
     deepl_glossaries,
+    forecast_api,
     generation_api,
     inspection_api,
     libretranslate,
     openai,
     prediction_api,
+    transcriptions,
 )
 from regard.server.api.requests import ClientDisconnected
 from regard.server.api_error import ApiError
@@ -65,16 +68,19 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     for module in (
         api_v1,
         prediction_api,
+        forecast_api,
+        anomaly_api,
         generation_api,
         inspection_api,
         openai,
+        transcriptions,
         libretranslate,
         deepl,
         deepl_glossaries,
     ):
         app.include_router(module.router(service))
     app.include_router(inspection_api.pages())
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.body_bytes)
     app.add_middleware(_RequestMiddleware, service=service)  # the last middleware added is the outermost
     _add_error_handlers(app)
     return app
@@ -175,7 +181,7 @@ class _RequestMiddleware:
 
         app = self.app
         try:
-            _require_length(scope, settings.body_bytes)
+            _require_length(scope, self.service.body_bytes)
             require_trustworthy(scope, settings)
         except ApiError as error:
             app, closing = _error_format(Request(scope))(error), error.status != 413  # the rest is not trusted

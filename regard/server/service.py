@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from regard.config.settings import SearchConfig
 from regard.core.deadline import Deadline
@@ -203,12 +203,21 @@ class Service:
             self.clients.counts.refund(client, characters)
             raise
 
-    def check_size(self, texts: Sequence[str], *, max_texts: int | None = None) -> None:
+    @property
+    def body_bytes(self) -> int:
+        """Maximum number of bytes of a request: larger if a model reads the contents of files."""
+        reads_files = any(model.reads_files for model in self.models.all)
+        return max(self.settings.body_bytes, self.settings.file_bytes if reads_files else 0)
+
+    def check_size(self, texts: Sequence[Any], *, max_texts: int | None = None, files: bool = False) -> None:
         """Raise ApiError for no text, too many texts or too many characters.
 
-        ``max_texts`` replaces the limit of texts in the settings.
+        Args:
+            texts: the inputs of a request.
+            max_texts: replaces the limit of texts in the settings.
+            files: whether the inputs are contents of files, which only the limit of the body applies to.
         """
-        characters, max_texts = sum(map(len, texts)), max_texts or self.settings.texts
+        characters, max_texts = 0 if files else sum(map(len, texts)), max_texts or self.settings.texts
         if len(texts) > max_texts:
             raise ApiError(400, f"Invalid request: {len(texts)} texts exceed the limit of {max_texts}")
         if characters > self.settings.characters:

@@ -16,6 +16,7 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     body_bytes: Positive = 128 * 1024  # of a request
+    file_bytes: Positive = 16 << 20  # of a request, if a served model reads files such as sounds
     texts: Positive = 50  # of a request
     characters: Positive = 5_000  # of all texts of a request together
     beam: Positive = 10  # of a search

@@ -107,7 +107,7 @@ def _checked_examples(
     """Check the examples of a task other than translation; return an empty list for a task without a lint."""
     task, data = find_task(config.task.kind), config.data
     rows: Any = task.lint_rows
-    if rows is None:
+    if rows is None and task.lint is None:
         return []
 
     def read(corpora: Sequence[Any]) -> Iterator[LintExample]:
@@ -128,6 +128,8 @@ def _checked_examples(
             advance(number - done)
             done = number
 
+        if task.lint is not None:
+            return [CheckedCorpus(data.train[0], task.lint(config, max_findings, progress))]
         train, unit = read(data.train), task.lint_unit_of(data)
         lint = lint_examples(train, held_out=held_out, unit=unit, max_findings=max_findings, progress=progress)
     return [CheckedCorpus(data.train[0], lint)]

@@ -65,10 +65,15 @@ def common_head(names: Sequence[Path]) -> CommonHead | None:
     return CommonHead(files, heads[0])
 
 
-def detect_corpus(names: Sequence[Path]) -> DetectedCorpus | None:
-    """Return the corpus of files or patterns; None if they have no ``common_head``. Reads the column of parts."""
+def detect_corpus(
+    names: Sequence[Path], accepts: Callable[[CommonHead], bool] = lambda common: True
+) -> DetectedCorpus | None:
+    """Return the corpus of files or patterns; None if they have no ``common_head`` or ``accepts`` is false for it.
+
+    Reads the column of parts, of all rows, and therefore only of files that the head does not exclude.
+    """
     common = common_head(names)
-    if common is None:
+    if common is None or not accepts(common):
         return None
     files, head = common
     source = str(names[0]) if len(names) == 1 else [str(name) for name in names]

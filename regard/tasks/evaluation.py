@@ -321,6 +321,8 @@ def config_with_files(run: RunFolder, files: Sequence[Path], settings: Mapping[s
 
 def _test_part(data: Any, file: Path) -> dict[str, Any]:
     """Return the key that selects the test part of a file, if training used a column of parts that the file has."""
+    if (selects := getattr(data, "test_part", None)) is not None:
+        return dict(selects(file))
     column = next((part[0] for corpus in data.train if (part := getattr(corpus, "part", None)) is not None), None)
     if column is None or not file.is_file() or form_of(file) == "text" or column not in column_names(file):
         return {}

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from regard.config.toml_layers import merge, parse_override
 from regard.core.task import Report
 from regard.core.task_table import TASKS, locate
@@ -44,7 +46,7 @@ def find_config(
     """
     if os.environ.get("REGARD_QUICK"):  # a short run of all stages, to test the commands of the README
         overrides = [*overrides, "train.steps=3", "train.minutes="]
-    proposal = _proposal(what, held_out, _user_settings(overrides))
+    proposal = _proposal(what, held_out, overrides)
     if proposal is not None:
         proposal = _with_origin(proposal, overrides)
         for reason in proposal.reasons:
@@ -103,19 +105,19 @@ def _user_settings(overrides: Sequence[str]) -> dict[str, Any]:
     return (train if isinstance(train, dict) else {}) | named | ({"task": kind} if kind else {})
 
 
-def _proposal(what: Sequence[str], held_out: Sequence[Path], settings: dict[str, Any]) -> Proposal | None:
+def _proposal(what: Sequence[str], held_out: Sequence[Path], overrides: Sequence[str]) -> Proposal | None:
     """Return a config for data files, from the task with the highest confidence; None for a recipe.
 
     Args:
         what: data files, or one recipe.
         held_out: validation files.
-        given: the settings of the user; ``given["task"]`` restricts the choice to one task.
+        overrides: the settings of the user; ``task`` restricts the choice to one task.
 
     Raises:
-        ConfigError: if two tasks have equal confidence.
+        ConfigError: if two tasks have equal confidence, or for a setting that the task does not have.
         DataError: for an empty file, or a form that no task reads.
     """
-    files = [Path(name) for name in what]
+    files, settings = [Path(name) for name in what], _user_settings(overrides)
     if _is_recipe(files):
         return None
     for file in (*(path for name in files for path in named_files(name)), *held_out):
@@ -124,13 +126,28 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], settings: dict[str,
             require_known_form(file)
     groups = [[settings["task"]]] if "task" in settings else tasks_by_confidence(files, held_out, settings)
     for kinds in groups:
-        answers = {kind: locate(kind).config().propose(files, held_out, settings) for kind in kinds}
+        answers = {kind: _answer(kind, files, held_out, overrides) for kind in kinds}
         proposals = {kind: proposal for kind, proposal in answers.items() if proposal is not None}
         if len(proposals) > 1:
             raise _undecided(what, proposals)
         if proposals:
             return next(iter(proposals.values()))
     return None
+
+
+def _answer(
+    kind: str, files: Sequence[Path], held_out: Sequence[Path], overrides: Sequence[str]
+) -> Proposal | None:  # fmt: skip
+    """Return the config that a task proposes for files; None if it does not read them.
+
+    Raises:
+        ConfigError: for a setting of the data that the task does not have.
+    """
+    try:
+        return locate(kind).config().propose(files, held_out, _user_settings(overrides))
+    except ValidationError:
+        load_config({"task": {"kind": kind}, "data": {"train": [{"source": str(files[0])}]}}, overrides)  # explains it
+        raise
 
 
 def tasks_by_confidence(

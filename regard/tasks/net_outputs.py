@@ -14,6 +14,7 @@ from regard.core.field import InputBatch, Padded
 from regard.core.task import LossTerms, MetricSums
 from regard.core.tensors import added_sums
 from regard.models.head import Head
+from regard.models.input import Input
 
 
 class NetOutputs(NamedTuple):
@@ -21,8 +22,8 @@ class NetOutputs(NamedTuple):
 
     Attributes:
         logits: (rows, outputs); for a prediction per position, a row is one predicted position.
-        weights: the pooling weight of each position, by field (see ``InputBatch.by_row``); empty for predictions per
-            position.
+        weights: the pooling weight of each position that the network encodes, by field (see ``InputBatch.by_row``);
+            empty for predictions per position.
     """
 
     logits: Tensor
@@ -89,7 +90,19 @@ def run_network(net: nn.Module, inputs: Mapping[str, InputBatch]) -> NetOutputs:
     outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
     if padded.answered is not None:
         return NetOutputs(outputs[padded.answered], {})
-    return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
+    return NetOutputs(outputs.logits, {name: outputs.weights.unflatten(0, padded.valid.shape[:-1])})
+
+
+def encoded_labels(net: nn.Module, labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels of the positions that the network encodes, from those of the positions of its input.
+
+    An input of the network may subsample, or join positions to patches; the label is then that of the range.
+    """
+    input = next((module for module in net.modules() if isinstance(module, Input)), None)
+    if input is None or not labels:
+        return tuple(labels)
+    ranges = [(labels[start], labels[end - 1]) for start, end in input.ranges(len(labels))]
+    return tuple(first if first == last else f"{first}–{last}" for first, last in ranges)
 
 
 def run_causal(net: nn.Module, inputs: Mapping[str, InputBatch]) -> HeadOutputs:

@@ -14,7 +14,7 @@ from regard.core.atomic_files import fault_point
 from regard.core.baseline import FOLDER, InputBaseline, WidePart, require_wide, save_baseline
 from regard.core.combination import open_weights
 from regard.core.contents import PreparedParts
-from regard.core.field import Field
+from regard.core.field import Field, StoringField
 from regard.core.outcomes import HeldOut, OutcomeRow
 from regard.core.state import State
 from regard.core.task import (
@@ -133,6 +133,15 @@ class Supervised:
             labels=lambda example: names(example.answer),
         )  # fmt: skip
 
+    def _store(self, run: RunFiles, read: Reader, log: Report) -> None:
+        """Write the rows of training and validation data to disk, for fields that keep them there."""
+        for place, (name, field) in enumerate(self.fields(run.config).items()):
+            if not isinstance(field, StoringField):
+                continue
+            for part in ("train", "valid"):
+                if values := [example.values[place] for example in self.read(run.config, part, read)]:
+                    field.store(run.data / f"{name}-{part}", values, log)
+
     def _reader(self, config: Any) -> Reader:
         """Return a cached reader of the examples of files."""
         fields, answer = tuple(self.fields(config).values()), self.answer(config)
@@ -174,6 +183,8 @@ class Supervised:
     def _prepare(self, run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
         config, data = run.config, run.config.data
         read = self._reader(config)
+        if run.contents != {}:
+            self._store(run, read, log)
         codecs = self.learn_codecs(run, log, read) if run.makes_codecs else self.open_codecs(run)
         parts = PreparedParts(run.contents, log)
         trains = run.contents != {}  # an evaluation accepts any contents

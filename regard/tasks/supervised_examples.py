@@ -167,7 +167,8 @@ class SupervisedExamples:
             rows = slice(self.starts[index], self.starts[index + 1])
             texts = [field.text(value) for field, value in zip(self._fields, values, strict=True)]
             separate = len(texts) == 1 or not any("\t" in text for text in texts)
-            if separate and 0 < self.lengths[rows].sum() <= MAX_SHOWN and (whole or len(self.lengths[rows]) == 1):
+            length = self._config.encoded_length(int(self.lengths[rows].sum()))
+            if separate and 0 < length <= MAX_SHOWN and (whole or len(self.lengths[rows]) == 1):
                 yield "\t".join(texts)
 
     def constant_targets(self, positions: npt.NDArray[np.int64]) -> Tensor | None:
@@ -191,8 +192,8 @@ class SupervisedExamples:
                 digest.update(self.targets[self.target_places(np.array([number]))].tobytes())
             return digest.hexdigest()
         digest = hashlib.sha256(self.targets.tobytes() + self.lengths.tobytes())
-        for rows in zip(*self.rows, strict=True):
-            digest.update(np.concatenate(rows).tobytes())
+        for row in (row for rows in zip(*self.rows, strict=True) for row in rows):
+            digest.update(row.tobytes())
         return digest.hexdigest()
 
     def report(self, noun: str, position: str = "token") -> str:

@@ -12,18 +12,16 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
 
-from regard.attention.observe import attention_maps, observe_calls, shared_copy
+from regard.attention.observe import observe_calls, shared_copy
 from regard.attention.weight_terms import AttentionCall
-from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
-from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
+from regard.core.answer import ContinuingAnswer, InputContext
+from regard.core.field import FileField, InputBatch, Padded
 from regard.core.observation import (
-    WHOLE,
     AttentionMap,
     Axis,
     Influence,
     Observation,
     Prediction,
-    Site,
     Surface,
     with_attributes,
 )
@@ -35,10 +33,11 @@ from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.tasks.influence import BATCH_ROWS, HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
-from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
+from regard.tasks.net_outputs import NetOutputs, RunNetwork, encoded_labels, measured_sums, run_network
 from regard.tasks.prediction_settings import validated_settings
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 from regard.tasks.supervised_examples import MAX_SHOWN
+from regard.tasks.supervised_observation import continued_observation, encoder_maps, predictions, surfaces
 from regard.tasks.supervised_wording import PLAIN, Wording, described
 
 BATCH_POSITIONS = 4096  # maximum batch of packed rows; of padded rows it is BATCH_ROWS windows
@@ -116,7 +115,7 @@ class SupervisedPredictor:
                 for number in range(start, end)
                 for weight in self._position_weights(encoded.rows[number], outputs[number].weights)
             ]
-            context = InputContext(weights, truncated, self.codec.tokens(value))
+            context = InputContext(weights, truncated, self.codec.tokens(value), value)
             if not is_finite and not logits.isfinite().all():
                 what, why = "the output is not finite", "the numbers of the input or the weights are too large"
                 raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
@@ -199,7 +198,8 @@ class SupervisedPredictor:
         shown: list[tuple[str, float]] = []
         for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
             if name in weights:
-                shown += zip(field.labels(part), field.unpad(part, weights[name]).tolist(), strict=False)
+                labels = encoded_labels(self.net, field.labels(part))
+                shown += zip(labels, field.unpad(part, weights[name]).tolist(), strict=False)
         return shown
 
     @torch.no_grad()
@@ -216,8 +216,8 @@ class SupervisedPredictor:
         rows = encoded.rows
         if not rows:
             raise ConfigError("cannot inspect an empty input")
-        if len(rows) > 1 or sum(map(len, rows[0])) > MAX_SHOWN:
-            length = sum(sum(map(len, row)) for row in rows)
+        length = sum(self.config.encoded_length(sum(map(len, row))) for row in rows)
+        if len(rows) > 1 or length > MAX_SHOWN:
             limit = min(MAX_SHOWN, self.config.longest) if len(rows) > 1 else MAX_SHOWN
             what = f"the input is too long to inspect: {length} positions"
             why = f"the limit is {limit} positions"
@@ -226,19 +226,40 @@ class SupervisedPredictor:
         shared = shared_copy(self.net)  # hooks on the network itself would also observe predictions of other threads
         with observe_calls(shared) as calls:
             outputs = self._network(shared, self._padded([row]))
-        attention: list[AttentionMap] = []
+        attention, of_inputs = self._decoder_maps(calls, values)
         for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
-            attention += self._encoder_maps(calls, field, part)
+            attention += encoder_maps(
+                self.net, of_inputs, field, part, position=self._wording.position,
+                side="encoder" if self.codec.continued is None else "decoder",
+            )  # fmt: skip
             if name in outputs.weights:
-                pooling = field.unpad(part, outputs.weights[name][0].cpu())
-                key = Axis(self._wording.position, field.labels(part))
+                key = Axis(self._wording.position, encoded_labels(self.net, field.labels(part)))
+                pooling = field.unpad(part, outputs.weights[name][0].cpu())[: len(key.labels)]
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         deep = outputs.logits.double().cpu()
         (logits,) = self._add_wide([values], [deep])
         facts = self._parts(deep, logits) | {"unknown": self._unknown(values), "truncated": encoded.truncated[0]}
         if self.codec.continued is not None:
-            return self._continued(self.codec.continued, row[0], logits, attention)._replace(facts=facts)
-        return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention), facts=facts)
+            answer = cast("ContinuingAnswer", self.codec.answer)
+            return continued_observation(answer, self.codec.continued, row[0], logits, attention)._replace(facts=facts)
+        shown, predicted = self._displayed(values, row, logits)
+        return Observation(shown, predicted, tuple(attention), facts=facts)
+
+    def _decoder_maps(
+        self, calls: Mapping[str, AttentionCall], values: tuple[Any, ...]
+    ) -> tuple[list[AttentionMap], Mapping[str, AttentionCall]]:
+        """Return the attention of a decoder of outputs, and the other calls, whose queries are inputs."""
+        return [], calls
+
+    def _displayed(
+        self, values: tuple[Any, ...], row: Row, logits: Tensor
+    ) -> tuple[tuple[Surface, ...], tuple[Prediction, ...]]:
+        """Return the displayed input and predictions of an observation."""
+        return surfaces(self.codec, values, row), predictions(self.codec.answer, logits)
+
+    def _scores(self, observation: Observation, outputs: Sequence[Tensor]) -> list[list[float]]:
+        """Return the score of each prediction for the outputs of each input."""
+        return answer_scores(self.codec.answer, observation, outputs)
 
     def _unknown(self, values: Sequence[Any]) -> list[str]:
         """Return the parts of an input that the vocabularies lack."""
@@ -277,7 +298,7 @@ class SupervisedPredictor:
         values = self._accept(input)
         outputs = self._network(self.net, self._padded(self._encode([values]).rows))
         logits = self._add_wide([values], [outputs.logits.double().cpu()])
-        (scores,) = answer_scores(self.codec.answer, observation, logits)
+        (scores,) = self._scores(observation, logits)
         return scores
 
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
@@ -288,9 +309,7 @@ class SupervisedPredictor:
         def scores(variants: list[HiddenInput]) -> list[list[float]]:
             inputs = [HiddenInput(row, values), *variants]
             logits = [output.logits for output in self._compute([input.row for input in inputs])]
-            return answer_scores(
-                self.codec.answer, observation, self._add_wide([input.values for input in inputs], logits)
-            )
+            return self._scores(observation, self._add_wide([input.values for input in inputs], logits))
 
         return influences(observation.predictions, self._hidden(values, row, observation), scores)
 
@@ -298,65 +317,21 @@ class SupervisedPredictor:
         """Return the input without each piece of each surface of its observation."""
         return hidden_inputs(tuple(self.codec.fields.values()), values, row)
 
-    def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
-        """Return the displayed input: the answered tokens, or the positions of each part of each field."""
-        fields = tuple(self.codec.fields.values())
-        if self.codec.answer.per_position:
-            return (Surface(fields[0].kind, self.codec.tokens(values), separator=" "),)
-        return tuple(
-            Surface(field.kind, field.labels(part))
-            for field, encoded in zip(fields, row, strict=True)
-            for part in field.parts(encoded)
-        )
-
-    def _predictions(self, logits: Tensor) -> tuple[Prediction, ...]:
-        """Return the most probable labels of the input or of each token; or a number."""
-        answer = self.codec.answer
-        if answer.kind == "number":
-            number = answer.predict(logits[0], answer.settings(), InputContext())
-            return (Prediction(WHOLE, "number", answer.write(number, json=False)),)
-        if not answer.per_position:
-            return (Prediction.best(WHOLE, answer.kind, answer.alternatives(logits[0])),)
-        return tuple(
-            Prediction.best(Site("piece", (place,)), answer.kind, answer.alternatives(row)[:MAX_ALTERNATIVES])
-            for place, row in enumerate(logits)
-        )
-
-    def _continued(
-        self, field: ContinuedField, row: EncodedRow, logits: Tensor, attention: Sequence[AttentionMap]
-    ) -> Observation:
-        """Return the observation of a row that the answer continues; each position is predicted from earlier ones."""
-        answer, labels = cast("ContinuingAnswer", self.codec.answer), field.labels(row)[1:]
-        alternatives = [answer.alternatives(position) for position in logits]
-        predictions = [
-            Prediction(
-                Site("after", (place - 1,)), answer.kind, label, answer.log_probability(logits[place], label),
-                alternatives[place],
-            )
-            for place, label in enumerate(labels)
-        ]  # fmt: skip
-        predictions.append(Prediction.best(Site("after", (len(labels) - 1,)), answer.kind, alternatives[-1]))
-        return Observation((Surface(field.kind, labels, separator=" "),), tuple(predictions), tuple(attention))
-
-    def _encoder_maps(self, calls: Mapping[str, AttentionCall], field: Field, row: EncodedRow) -> list[AttentionMap]:
-        """Return the attention of the encoder for each part or window of a row that is encoded separately."""
-        parts = field.parts(row)
-        sequences = [window for part in parts for window in field.windows(part)]
-        noun = "text" if len(parts) > 1 else "window"
-        side = "encoder" if self.codec.continued is None else "decoder"
-        maps: list[AttentionMap] = []
-        for number, sequence in enumerate(sequences):
-            labels = field.labels(sequence)
-            query, key = Axis(self._wording.position, labels), Axis(f"{self._wording.position} attended to", labels)
-            for table in attention_maps(calls, query, key, row=number, side=side):
-                named = table._replace(part=f"{table.part} of {noun} {number + 1}")
-                maps.append(named if len(sequences) > 1 else table)
-        return maps
-
     def read(self, line: str) -> Any:
         """Parse a line to an input; several fields are separated by tabs."""
         fields = tuple(self.codec.fields.values())
         return fields[0].parse(line) if len(fields) == 1 else self._accept(line.rstrip("\r\n").split("\t"))
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """See ``core.predictor_interface.ReadsFiles``."""
+        field = next(iter(self.codec.fields.values()))
+        return field.suffixes if isinstance(field, FileField) else ()
+
+    def read_file(self, contents: bytes, name: str) -> Any:
+        """See ``core.predictor_interface.ReadsFiles``."""
+        field: Any = next(iter(self.codec.fields.values()))
+        return field.read_file(contents, name)
 
     def write(self, output: Any, *, json: bool) -> str:
         """Return a prediction as one line: see the ``write`` of the answer."""

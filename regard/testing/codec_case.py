@@ -68,7 +68,7 @@ def equal_values(one: Any, other: Any) -> bool:
     """
     if isinstance(one, Tensor | np.ndarray) or isinstance(other, Tensor | np.ndarray):
         left, right = np.asarray(one), np.asarray(other)
-        return left.dtype == right.dtype and np.array_equal(left, right)
+        return left.dtype == right.dtype and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(map(equal_values, one, other))
     if is_dataclass(one) and type(one) is type(other) and type(one).__eq__ is object.__eq__:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.core.field import ContinuedField, EncodedRow, EncodedRows, Field, InputBatch, Padded, VisitDraws
+from regard.core.field import ContinuedField, EncodedRow, EncodedRows, Field, InputBatch, VisitDraws
 from regard.errors import RegardError
 from regard.testing.codec_case import CodecCase, equal_values
 from regard.testing.draw import Draw
@@ -38,6 +38,10 @@ class FieldCase(CodecCase):
         """Each encoded row with the variants of its value."""
         rows, variants = _by_value(self.encoded), self.field.variants(self.values)
         return [[row, *more] for own, more in zip(rows, variants, strict=True) for row in own]
+
+    def positions(self, row: EncodedRow) -> int:
+        """Return the number of positions of a row that a network reads. A field whose rows hold more overrides it."""
+        return len(row)
 
 
 def _by_value(encoded: EncodedRows) -> list[list[EncodedRow]]:
@@ -121,7 +125,7 @@ def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
     if field.packed:
         _require_packed(field, [rows[number] for number in order], padded)
         return
-    assert isinstance(padded, Padded), "a field that is not packed pads its rows"
+    assert hasattr(padded, "values") and hasattr(padded, "valid"), "a field that is not packed pads its rows"
     assert padded.valid.dtype == torch.bool, "valid is not a mask"
     assert padded.values.shape[: padded.valid.dim()] == padded.valid.shape, "values and valid differ in shape"
     for position, number in enumerate(order):
@@ -129,7 +133,9 @@ def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
         actual = padded.values[position][padded.valid[position]]
         assert torch.equal(actual, expected.to(actual.dtype)), "the valid positions are not those of the row"
         own = field.unpad(rows[number], padded.valid[position].double())
-        assert own.tolist() == [1.0] * len(rows[number]), "unpad returns other positions than those of the row"
+        assert own.tolist() == [1.0] * case.positions(rows[number]), (
+            "unpad returns other positions than those of the row"
+        )
 
 
 def _require_packed(field: Any, rows: Sequence[EncodedRow], batch: InputBatch) -> None:

@@ -130,6 +130,8 @@ def set_up(
         log("warning: this processor emulates bfloat16; train.precision = auto uses float32")
     torch.set_num_threads(plan.all_threads(config.train.workers))  # of the optimizer and of validation
     net = _build(task, config, data.spec, plan.precision)
+    if task.initialize is not None and not checkpoint.list_steps(run.checkpoints):
+        task.initialize(run, net, data)
     frozen = _freeze(config, net)
     if begins and frozen:
         log(f"{pluralize(frozen, 'encoder weight')} frozen, {pluralize(_trainable_count(net), 'weight')} trainable")

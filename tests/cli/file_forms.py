@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import wave
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ def rows_of(kind: str) -> Rows:
     if kind == "translation":
         sources = [" ".join("abcdef"[(n + at) % 6] for at in range(2 + n % 4)) for n in range(24)]
         return Rows({"source": sources, "target": [source[::-1] for source in sources]}, sources)
+    columns: dict[str, list[Any]]
     if kind == "graphs":
         edges = [[[0, 1], [1, 2]] + [[2, 0]] * (n % 2) for n in range(40)]
         columns = {
@@ -57,17 +59,37 @@ def rows_of(kind: str) -> Rows:
     if kind == "links":
         ends = names[1:] + names[:1]
         return Rows({"source": names, "target": ends}, [f"{a} {b}" for a, b in zip(names, ends, strict=True)])
+    if kind == "forecasting":
+        dates = [f"2020-01-{1 + hour // 24:02d} {hour % 24:02d}:00:00" for hour in range(72)]
+        columns = {
+            "date": dates,
+            "load": [hour % 4 for hour in range(72)],
+            "heat": [3 - hour % 4 for hour in range(72)],
+        }
+        table = "".join(f"{','.join(map(str, row))}\n" for row in (columns, *zip(*columns.values(), strict=True)))
+        return Rows(columns, [json.dumps({"table": table})])
+    if kind == "recognition":
+        texts = ["ab", "b a", "cab", "abc", "ca", "b", "acb", "cc", "a", "bc"]
+        columns = {"audio": [f"sounds/{number}.wav" for number in range(len(texts))], "text": texts}
+        return Rows(columns, [json.dumps({"frames": each.tolist()}) for each in _frames(len(texts))])
     texts = ["the ___ sat on the mat"] * 24 if kind == "masked" else ["the cat sat on the mat", "the rat sat"] * 12
     return Rows({"text": texts}, texts)
+
+
+NATIVE = {"graphs": "jsonl", "recognition": "npz"}  # the form of patterns, of several files, of capitals and of gz
 
 
 def write(folder: Path, kind: str, form: str) -> list[Path]:
     """Write the examples in a form; the paths as a command gets them."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows, native = rows_of(kind), "jsonl" if kind == "graphs" else "csv"
+    rows, native = rows_of(kind), NATIVE.get(kind, "csv")
+    if kind == "recognition" and form in ("tsv", "csv", "jsonl", "parquet", "folder"):
+        _sounds(folder / "sounds", rows.columns["text"])
     if form in ("pattern", "several"):
         parts = [_write_one(folder / f"part-{number}.{native}", kind, native, rows) for number in (1, 2)]
         return [folder / f"part-*.{native}"] if form == "pattern" else parts
+    if form == "folder" and kind == "recognition":
+        return [folder / "sounds"]
     if form == "folder":
         _write_one(folder / "texts" / "a.txt", kind, "txt", rows)
         return [folder / "texts"]
@@ -109,7 +131,7 @@ def _write_one(path: Path, kind: str, form: str, rows: Rows) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     writers: dict[str, Callable[[Path, str, Rows], None]] = {
         "txt": _txt, "tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "conllu": _conllu,
-        "npz": lambda path, kind, rows: np.savez(path, numbers=np.arange(3)),
+        "npz": _npz,
         "mid": lambda path, kind, rows: path.with_suffix(".mid").write_bytes(MIDI) and None,
     }  # fmt: skip
     writers[form](path, kind, rows)
@@ -133,6 +155,9 @@ def _tsv(path: Path, kind: str, rows: Rows) -> None:
             "".join(f"{word}\t{tag}\n" for word, tag in zip(*row, strict=True)) for row in zip(*columns, strict=True)
         )
         path.write_text("\n".join(sentences))
+    elif kind in ("forecasting", "recognition"):
+        rows_with_head = (rows.columns, *zip(*columns, strict=True))
+        path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows_with_head))
     elif kind == "next-item":
         lines = [f"user{n}\t{item}\n" for n, items in enumerate(columns[0]) for item in items]
         path.write_text("user\titem\n" + "".join(lines))
@@ -176,6 +201,38 @@ def _conllu(path: Path, kind: str, rows: Rows) -> None:
         "".join(f"{n}\t{word}\t_\t{tag}\t_\t_\t_\t_\t_\t_\n" for n, (word, tag) in enumerate(pairs, 1)) + "\n"
         for pairs in words
     ))  # fmt: skip
+
+
+def _npz(path: Path, kind: str, rows: Rows) -> None:
+    arrays: dict[str, Any] = {"numbers": np.arange(3)}
+    if kind == "forecasting":
+        arrays = {"x": np.array([rows.columns["load"], rows.columns["heat"]], np.float32).T[None]}
+    if kind == "recognition":
+        frames, texts = _frames(len(rows.inputs)), np.array(rows.columns["text"])
+        arrays = {
+            "frames": np.concatenate(frames, dtype=np.float32),
+            "offsets": np.cumsum([0, *map(len, frames)]),
+            "text": texts,
+        }
+    with path.open("wb") as file:  # a path without the ending `.npz` would get it
+        np.savez(file, **arrays)
+
+
+def _frames(count: int) -> list[Any]:
+    """Frames of three channels, as the sample of the recognizer has them."""
+    random = np.random.default_rng(3)
+    return [random.standard_normal((16, 3)).round(2) for _ in range(count)]
+
+
+def _sounds(folder: Path, texts: Sequence[str]) -> None:
+    """Half a second of noise for each text, and the text next to it."""
+    random = np.random.default_rng(4)
+    folder.mkdir(exist_ok=True)
+    for number, text in enumerate(texts):
+        with wave.open(str(folder / f"{number}.wav"), "wb") as sound:
+            sound.setparams((1, 2, 16_000, 0, "NONE", ""))
+            sound.writeframes(random.integers(-8000, 8000, 8000).astype("<i2").tobytes())
+        (folder / f"{number}.txt").write_text(text)
 
 
 def _arrays(path: Path, *, labeled: bool) -> Path:

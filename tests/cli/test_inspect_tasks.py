@@ -154,7 +154,11 @@ def test_an_engine_is_for_what_decodes(own_run: Path, capsys: pytest.CaptureFixt
 def test_a_served_language_model_is_looked_into(book: Path) -> None:
     with serving(str(book), "--threads", "1", "--timeout", "60", "--length-limit", "50") as (url, _):
         details = httpx.get(f"{url}/v1/models/book", timeout=60).json()
-        assert details["task"] == "language-model" and details["limits"] == {"characters": 5000, "length": 50}
+        assert details["task"] == "language-model" and details["limits"] == {
+            "characters": 5000,
+            "length": 50,
+            "file_bytes": 128 * 1024,
+        }
         assert details["checkpoints"] and details["curves"] and ["sizes", "16 types"] in details["parts"]
         asked: dict[str, Any] = {"text": "the cat"}
         told = httpx.post(f"{url}/v1/inspect", json=asked, timeout=60).json()

@@ -150,7 +150,7 @@ def test_rows_give_the_printed_metrics(
     run = (runs | others)[kind]
     figures, rows = evaluated(run, tmp_path / f"rows{ending}")
     computed = expected(rows, [*figures])
-    assert len(computed) > 1
+    assert len(computed) > 1 or kind == "forecasting"  # its rows hold means over the horizon
     for name, value in computed.items():
         assert value == pytest.approx(figures[name], rel=1e-5, abs=1e-6), name
     assert all(row["location"].startswith(files_of(run)[0]) for row in rows)

@@ -27,6 +27,7 @@ from ..svg_faults import svg_faults
 from .test_page import _complaint, browser, click, on, playwright, pytestmark  # noqa: F401 - the browser, a fixture; and marks
 
 RING = json.dumps({"edges": [[0, 1], [1, 2], [2, 0]], "features": [[-1.5], [1.5], [-0.5]]})
+TABLE = "date,load,heat\n" + "".join(f"2020-01-01 {hour:02d}:00:00,{hour % 4},{3 - hour % 4}\n" for hour in range(12))
 INPUTS = {  # an input of each task, and the part of it that the page shows as it is
     "nodes": ("n1", "n1"),
     "links": ("n0\tn1", "n0 – n1"),
@@ -37,6 +38,8 @@ INPUTS = {  # an input of each task, and the part of it that the page shows as i
     "translation": ("a b c", "a"),
     "language-model": ("the", "the"),
     "masked": ("the ___ sat", "sat"),
+    "forecasting": (json.dumps({"table": TABLE}), "load"),
+    "recognition": (find_task("recognition").sample_lines[0], "channel 1"),
 }
 LONG = {  # 100 words with a line break, where the tiny model reads as many
     "tagging": " ".join(["the dog"] * 50),
@@ -101,6 +104,8 @@ def _answer(page: Any, task: str) -> Any:
 def _labels(address: str, task: str, text: str) -> list[str]:
     """Return the labels that the model predicts, in the order of the document."""
     found = httpx.post(f"{address}/v1/inspect", json={"text": text, "model": task}, timeout=60).json()
+    if "text" in found["facts"]:  # written by the model
+        return [found["facts"]["text"] or "(no text)"]
     if "search" in found:
         return [each for each in [found["search"]["output"]] if each]
     predictions = [each for each in found["predictions"] if each["at"]["kind"] != "after"] or found["predictions"][-1:]
@@ -250,7 +255,9 @@ def test_the_influence_is_that_of_the_document(task: str, opened: Any, address: 
         pieces = found["surfaces"][influence["surface"]]["pieces"]
         largest = max(range(len(pieces)), key=lambda index: abs(influence["values"][index]))
         if abs(value := influence["values"][largest]) >= 0.005:
-            shown = f"{pieces[largest].strip() or '␣'} {value:+.2f} nats".replace("-", "−")
+            unit = "" if found["predictions"][place]["kind"] == "series" else " nats"
+            seconds = " s" if found["surfaces"][influence["surface"]]["kind"] == "frames" else ""
+            shown = f"{pieces[largest].strip() or '␣'}{seconds} " + f"{value:+.2f}{unit}".replace("-", "−")
             playwright.expect(on(page, "strongest").locator("li").first).to_have_text(shown)
 
 

@@ -18,6 +18,7 @@ from regard.core.task import MetricTable, find_task
 from regard.core.task_table import TASKS
 from regard.errors import ConfigError
 from regard.inspection.curve_figure import draw_curves
+from regard.inspection.document import Inspection
 from regard.inspection.graph_picture import draw_graph
 from regard.inspection.inspector import inspect
 from regard.inspection.pictures import available, draw_heads, draw_strips
@@ -25,6 +26,7 @@ from regard.inspection.projection import draw_classes
 from regard.inspection.selection import Strip
 from regard.runs.run_folder import RunFolder
 
+from ..inspection.number_observations import OBSERVATIONS
 from ..svg_faults import svg_faults
 from .test_page import CHROMIUM, browser, playwright  # noqa: F401 - the browser, a fixture
 
@@ -143,6 +145,17 @@ FIGURES: dict[str, Callable[[Any], None]] = {
 def test_the_figures_of_commands(name: str, caption: Caption, browser: Any, tmp_path: Path) -> None:  # noqa: F811
     write_figure(FIGURES[name], [tmp_path / "a.svg"], caption)
     assert svg_faults(browser, (tmp_path / "a.svg").read_text()) == []
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_surfaces_of_numbers(name: str, browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    observation = OBSERVATIONS[name]()
+    inspection = Inspection.of(observation, {"name": name, "task": "some", "checkpoint": "best"}, "an input")
+    pictures = available(observation)
+    assert pictures[:2] == ["influence", "input"]
+    for picture in pictures:
+        inspection.draw(tmp_path / "a.svg", picture)
+        assert svg_faults(browser, (tmp_path / "a.svg").read_text()) == [], picture
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 9, 20])

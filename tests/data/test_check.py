@@ -92,6 +92,8 @@ def test_each_kind_is_found_on_its_line_and_nothing_else(tmp_path, kind, pair):
 
 def test_every_kind_has_a_test():
     elsewhere = {"empty", "lines", "format", "shifted", "unrelated", "overlap", "language", "contradiction"}
+    elsewhere |= {"silent", "clipped", "speed", "speaker"}  # of recordings: test_lint_utterances.py
+    elsewhere |= {"constant", "equal", "missing", "far"}  # of tables: test_lint_tables.py
     assert {kind for kind, _ in EXAMPLES} | elsewhere == set(KINDS)
 
 

@@ -153,6 +153,16 @@ def test_what_is_fetched_is_the_published_text_unpacked(corpus, tmp_path):
     assert reports[-1] == (corpus.files[1], len(SHORT), len(SHORT))
 
 
+def test_a_file_may_have_a_folder_of_its_own(server, tmp_path):
+    server.files = {"/data/rooms/a.csv": SHORT}
+    files = (public("rooms/a.csv", SHORT, "data/rooms/a.csv"),)
+    corpus = PublicCorpus("toy", "A toy", "free", "https://example.org/toy", files, server.address)
+    fetch(corpus, tmp_path / "one")
+    assert (tmp_path / "one" / "rooms" / "a.csv").read_bytes() == SHORT
+    copy(corpus, tmp_path / "one", tmp_path / "two")
+    assert (tmp_path / "two" / "rooms" / "a.csv").read_bytes() == SHORT
+
+
 def test_what_is_there_is_not_downloaded_again(corpus, server, tmp_path):
     (tmp_path / "a.en").write_bytes(TEXT)
     assert [entry.state for entry in fetch(corpus, tmp_path)] == ["present", "downloaded"]
@@ -398,7 +408,8 @@ def test_the_table_is_pinned(corpus):
     assert len({file.name for file in corpus.files}) == len(corpus.files)
     for file in corpus.files:
         assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
-        assert re.fullmatch(r"[\w.]+", file.name)  # a plain name: it cannot leave the folder
+        parts = file.name.split("/")  # plain names, at most in one subfolder: they cannot leave the folder
+        assert len(parts) <= 2 and all(re.fullmatch(r"\w[\w.-]*", part) for part in parts)
 
 
 AT_HAND = {
@@ -411,6 +422,8 @@ AT_HAND = {
     "aeslc": "aeslc",
     "splice": "splice",
     "planetoid": "planetoid",
+    "ett": "ett",
+    "nab": "nab",
 }
 
 

@@ -13,7 +13,8 @@ from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import ARCHITECTURES
 from regard.models.configuration import ModelConfig
-from regard.models.input import AffixInput, FrameInput, Input, TokenInput, text_input
+from regard.models.frame_input import FrameInput
+from regard.models.input import AffixInput, Input, TokenInput, text_input
 
 
 def span(columns: int, start: int = 0) -> Span:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.answers.forecast import FuturePoints, FutureValues
 from regard.answers.label_set import SeveralLabels
 from regard.answers.next_item import NextItem
 from regard.answers.number import Number
@@ -17,18 +18,48 @@ from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
 from regard.answers.tag_sequence import TagSequence
 from regard.answers.tagged_tokens import TaggedTokens
+from regard.core.answer import InputContext
 from regard.data.graph_lines import graph_of
+from regard.data.image_options import ImageOptions
+from regard.data.recordings import SoundFeatures, Speaker
 from regard.data.rows import Row
+from regard.data.series_files import SeriesColumns, read_table
+from regard.data.sound_options import SoundOptions
+from regard.data.time_series import Series, SeriesWindow
 from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.data.wav_files import write_wav
 from regard.fields.frames import Frames
 from regard.fields.graphs import Graphs
+from regard.fields.image import Images
 from regard.fields.items import Items
+from regard.fields.series import SeriesWindows
+from regard.fields.sound import Sounds
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
+from regard.metrics.forecast import Gaussian, Point, Quantiles
 from regard.testing import AnswerCase, FieldCase
+from tests.laws.images_task import bar
+from tests.laws.sounds_task import RATE, tone
 from tests.structure import ROOT, modules
 
 __all__ = ["ANSWERS", "FIELDS", "STATED", "defined_in"]
+
+BACK, AHEAD, ENDS = 6, 3, range(6, 22, 3)
+TABLE = "date,load,heat\n" + "".join(f"2020-01-{day:02d},{day % 5}.25,{30 - day}\n" for day in range(1, 25))
+(SERIES,) = read_table(TABLE, "table.csv", SeriesColumns())
+WINDOWS = [
+    Row({"future": SeriesWindow(SERIES, end, BACK, AHEAD)}, Path("table.csv"), end)  # type: ignore[dict-item]
+    for end in ENDS
+]
+
+
+def stated_window(output: Any) -> SeriesWindow:
+    """A window whose future is the forecast."""
+    points = {name: values for name, values in output.columns.items() if "-lo-" not in name and "-hi-" not in name}
+    values = np.array([*points.values()], np.float32).T
+    series = Series("table.csv", tuple(points), values, values[:, :0], values[:, :0], borders=(0, 0, 0))
+    return SeriesWindow(series, 0, 0, len(values))
+
 
 # The value that a prediction of each answer states.
 STATED: dict[type[Any], Callable[[Any], Any]] = {
@@ -36,6 +67,8 @@ STATED: dict[type[Any], Callable[[Any], Any]] = {
     PlainClass: lambda output: (output.label,),
     SeveralLabels: lambda output: output.labels,
     Number: lambda output: (f"{output.value:.10f}",),
+    FutureValues: stated_window,
+    FuturePoints: stated_window,
     NextItem: lambda output: output.items[:1],
     TagSequence: lambda output: TaggedTokens(output.tokens, output.tags),
 }
@@ -80,6 +113,28 @@ def text(columns: tuple[int, ...] = (1,), **options: Any) -> Callable[[], Text]:
 FRAMES = rows(
     *(np.random.default_rng(length).normal(3, 2, (length, 3)).astype(np.float32) for length in (3, 1, 7, 2, 5))
 )
+
+
+def sounds(*speakers: str, **options: Any) -> Callable[[], FieldCase]:
+    """Recordings of different lengths, by these speakers in turn."""
+    chosen = SoundOptions(rate=RATE, channels=40, **options)
+    features, known = SoundFeatures(chosen), {name: Speaker() for name in speakers}
+    recordings = [features.recording(write_wav(tone(n, length=0.02 + 0.015 * n), RATE), f"{n}.wav") for n in range(5)]
+    for number, recording in enumerate(recordings if speakers else ()):
+        recording.speaker = speaker = known[speakers[number % len(speakers)]]
+        speaker.recordings.append(recording)
+    config = SimpleNamespace(start=None)
+    return lambda: FieldCase(lambda: Sounds((1,), chosen, max_length=4), rows(*recordings), config)
+
+
+PICTURES = rows(*(bar(number, size=(5, 7)) for number in range(5)))
+
+
+def images(patch: int, **options: Any) -> Callable[[], FieldCase]:
+    made = lambda: Images((1,), ImageOptions(**options), patch=patch, max_length=35)  # noqa: E731
+    return lambda: FieldCase(made, PICTURES, SimpleNamespace(start=None))
+
+
 RING = [[0, 1], [1, 2], [2, 0]]
 GRAPHS = rows(
     *(graph_of(graph, where="graphs.jsonl:1") for graph in (
@@ -105,6 +160,24 @@ SESSIONS = [
 ]
 
 
+class SeriesCase(FieldCase):
+    """A row also holds the rows to be forecast, which no network reads."""
+
+    def positions(self, row: Any) -> int:
+        return sum(map(len, self.field.parts(row)))
+
+
+def series_windows(*, together: bool) -> SeriesWindows:
+    return SeriesWindows(back=BACK, ahead=AHEAD, together=together, columns=SeriesColumns())
+
+
+NUMBERS_OF_SERIES = np.random.default_rng(1).normal(0, 1, (6, BACK, 2)).round(3).tolist()
+HISTORIES = [
+    Row({"history": series_windows(together=False).accept(numbers)}, Path("table.csv"), number)  # type: ignore[dict-item]
+    for number, numbers in enumerate(([[None if x > 1.2 else x, y] for x, y in rows] for rows in NUMBERS_OF_SERIES), 1)
+]
+
+
 FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Text": lambda: FieldCase(text(), TEXTS, tokenized("word")),
     "Text that drops words": lambda: FieldCase(
@@ -120,6 +193,14 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Frames": lambda: FieldCase(
         lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(start=None, data=SimpleNamespace(train=()))
     ),
+    "Sounds": sounds(),
+    "Sounds by speaker": sounds(
+        "a", "b", normalization="speaker", trim=20, speeds=(0.9, 1.0, 1.1), shift=2, warp=0.1
+    ),
+    "Sounds by recording": sounds(normalization="recording", speeds=(1.1,), channel_masks=1, time_masks=2),
+    "Images": images(2),
+    "Images that move": images(3, shift=1, angle=10, channels=3),
+    "Images of another size": images(1, shift=1, size=(4, 4)),
     "Tokens": lambda: FieldCase(
         lambda: Tokens((1,), max_length=4, word_dropout=0.3), TEXTS, tokenized("word")
     ),
@@ -127,6 +208,8 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Tokens of characters": lambda: FieldCase(
         lambda: Tokens((1,), max_length=9, subword_features=30), TEXTS, tokenized("character")
     ),
+    "SeriesWindows": lambda: SeriesCase(lambda: series_windows(together=False), HISTORIES),
+    "SeriesWindows together": lambda: SeriesCase(lambda: series_windows(together=True), HISTORIES),
     "Graphs": lambda: FieldCase(lambda: Graphs((1,), degrees=3, walks=3), GRAPHS),
     "Graphs with noise": lambda: FieldCase(lambda: Graphs((1,), noise=2), GRAPHS),
     "Graphs of labeled nodes": lambda: FieldCase(lambda: Graphs((1,), directed=True, degrees=1, noise=1), MOLECULES),
@@ -147,6 +230,15 @@ def answer(make: Callable[[], Any], rows: Sequence[Row]) -> Callable[[], AnswerC
     return lambda: AnswerCase(make, rows, stated=STATED[type(make())])
 
 
+def forecasts(kind: Any) -> AnswerCase:
+    answer = FuturePoints if kind.numbers == 1 else FutureValues
+    context = InputContext(values=(SeriesWindow(SERIES, BACK, BACK, AHEAD),))
+    tolerance = {1: 1e-3, 2: 2.0, 3: 0.2}[kind.numbers]  # a small deviation makes the loss of a Gaussian steep
+    return AnswerCase(
+        lambda: answer(kind, ahead=AHEAD), WINDOWS, stated=stated_window, context=context, tolerance=tolerance
+    )
+
+
 ANSWERS: dict[str, Callable[[], AnswerCase]] = {
     "OneClass": answer(lambda: OneClass((1,)), LABELS),
     "OneClass that is balanced": answer(lambda: OneClass((1,), balanced=True), LABELS),
@@ -156,4 +248,8 @@ ANSWERS: dict[str, Callable[[], AnswerCase]] = {
     "NextItem": lambda: AnswerCase(lambda: NextItem(("items",)), SESSIONS, tokenized("word"), stated=STATED[NextItem]),
     "TagSequence": answer(lambda: TagSequence((1, 2)), WORDS),
     "Number": answer(lambda: Number((1,)), NUMBERS),
+    **{
+        f"forecast of {type(kind).__name__}": lambda kind=kind: forecasts(kind)  # type: ignore[misc]
+        for kind in (Point(), Quantiles((0.1, 0.5, 0.9)), Gaussian())
+    },
 }

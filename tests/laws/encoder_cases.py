@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from regard.attention.contract import Encoder
 from regard.models.build import ARCHITECTURES
 from regard.models.convolutional.config import ConvolutionalEncoderConfig
-from regard.models.input import AffixInput, FrameInput, Input, TokenInput
+from regard.models.frame_input import FrameInput, PatchInput
+from regard.models.input import AffixInput, Input, TokenInput
 from regard.models.masked_model import ContextMeanEncoder
 from regard.models.recurrent.config import RecurrentEncoderConfig
 from regard.models.transformer.config import TransformerEncoderConfig
@@ -35,10 +36,18 @@ def draw_affixes(draw: Draw, rows: int, length: int) -> Tensor:
     return torch.cat([draw.tokens(rows, length, TYPES)[..., None], affixes], -1)
 
 
+def draw_frames(draw: Draw, rows: int, length: int) -> Tensor:
+    return draw.tensor(rows, length, CHANNELS)
+
+
 INPUTS: dict[str, tuple[Callable[[], Input], Callable[[Draw, int, int], Tensor]]] = {
     "tokens": (tokens, lambda draw, rows, length: draw.tokens(rows, length, TYPES)),
     "affixes": (lambda: AffixInput(tokens(), AFFIXES), draw_affixes),
-    "frames": (lambda: FrameInput(CHANNELS, WIDTH), lambda draw, rows, length: draw.tensor(rows, length, CHANNELS)),
+    "frames": (lambda: FrameInput(CHANNELS, WIDTH), draw_frames),
+    "second": (lambda: FrameInput(CHANNELS, WIDTH, subsample=2), draw_frames),
+    "fourth": (lambda: FrameInput(CHANNELS, WIDTH, subsample=4), draw_frames),
+    "patches": (lambda: PatchInput(CHANNELS, WIDTH, patch=3), draw_frames),
+    "overlap": (lambda: PatchInput(CHANNELS, WIDTH, patch=3, stride=2), draw_frames),
 }
 SIDES = {
     "transformer": TransformerEncoderConfig,

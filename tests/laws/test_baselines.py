@@ -10,10 +10,12 @@ import pytest
 
 from regard.baselines.frames import FrameBaseline
 from regard.baselines.linear import Targets, assign_folds, fit_linear, fit_temperature
+from regard.baselines.pixels import PixelBaseline
 from regard.baselines.text_pairs import PairBaseline
 from regard.baselines.texts import TextBaseline
 from regard.baselines.tokens import TokenBaseline
 from regard.core.baseline import SavedBaseline
+from regard.data.pictures import Picture
 from regard.fields.frames import FrameSeries
 
 WORDS = "good fine great poor dull awful film story a the long short".split()
@@ -59,10 +61,21 @@ def sentences(draw: np.random.Generator, rows: int) -> tuple[Values, np.ndarray]
 
 
 Make = Callable[[np.random.Generator, int], tuple[Values, np.ndarray]]
+
+
+def pictures(random: np.random.Generator, rows: int) -> tuple[Values, Any]:
+    """Images of 20 × 20 pixels, larger than the baseline reads, with a brighter left or right half."""
+    targets = random.integers(0, 2, rows)
+    pixels = random.integers(0, 200, (rows, 20, 20, 1))
+    pixels[np.arange(rows)[:, None], :, np.arange(10) + 10 * targets[:, None]] += 40
+    return [Picture.of(image.astype(np.uint8)) for image in pixels], targets
+
+
 CASES: dict[str, tuple[Callable[[], Any], Make, int]] = {
     "texts": (TextBaseline, texts, 2),
     "pairs": (PairBaseline, pairs, 2),
     "frames": (FrameBaseline, series, 2),
+    "pixels": (PixelBaseline, pictures, 2),
     "tokens": (TokenBaseline, sentences, 3),
 }
 KINDS = pytest.mark.parametrize("kind", CASES)

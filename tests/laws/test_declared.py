@@ -58,7 +58,7 @@ def test_answer(answer: AnswerCase, law: Any) -> None:
     ids=["fields", "answers"],
 )
 def test_every_field_and_answer_is_under_the_laws(folder: str, method: str, cases: dict[str, Any]) -> None:
-    assert {type(case().make()).__name__ for case in cases.values()} == set(defined_in(folder, method))
+    assert {type(case().make()).__name__ for case in cases.values()} >= set(defined_in(folder, method))
 
 
 PARTS = {*defined_in("fields", "pad").values(), *defined_in("answers", "predict").values()}
@@ -97,18 +97,26 @@ def walks(folder: Path) -> dict[str, Any]:
     return {**sample, "model": {**sample["model"], "dropout": 0.0}}
 
 
+def points(folder: Path) -> dict[str, Any]:
+    tables = find_task("forecasting").sample(folder)
+    return {**tables, "model": {**tables["model"], "output": "point"}}
+
+
+SAMPLES = {"next-item": walks, "forecasting": points}
+
+
 @pytest.mark.parametrize("kind", [*(kind for kind in TASKS if declaration_of(find_task(kind)) is not None), "frames"])
 def test_a_memorized_batch_is_predicted(kind: str) -> None:
     """A network that is trained on one batch predicts its targets, through the task's own predictor."""
     task, kind = (frames_task.TASK, "classification") if kind == "frames" else (find_task(kind), kind)
-    task = replace(task, sample=walks) if kind == "next-item" else task
+    task = replace(task, sample=SAMPLES.get(kind, task.sample))
     case, declaration = TaskCase(task, kind), declaration_of(task)
     assert declaration is not None
     batch = max(case.data.train.batches(0), key=lambda batch: len(batch.index))
     examples, net = declaration.read(case.config, "train"), case.net().float()
     train: Any = case.data.train
     optimizer, targets = Optimizer(net), train.targets[train.target_places(batch.index)]
-    for _ in range(100):
+    for _ in range(200):
         terms, collated = case.terms(net, batch)
         (terms.minimized / collated.weight).backward()
         optimizer.step(0.01)
@@ -120,7 +128,9 @@ def test_a_memorized_batch_is_predicted(kind: str) -> None:
     outputs = predictor([value[0] if len(value) == 1 else value for value in values])
     predicted = answer.targets([STATED[type(answer)](output) for output in outputs], ["prediction"] * len(outputs))
     assert len({*map(str, targets)}) > 1, "the targets of the batch are equal"
-    assert np.allclose(predicted, targets, atol=0.1), "a network that memorized a batch predicts something else"
+    known = targets == targets  # a value of a series may be missing
+    close = np.allclose(predicted[known], targets[known], atol=0.1)
+    assert close, "a network that memorized a batch predicts something else"
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])

@@ -27,7 +27,7 @@ from regard.share.import_folder import import_folder
 from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.codec_case import equal_values
-from tests.laws import frames_task, own_task
+from tests.laws import frames_task, images_task, own_task, sounds_task
 from tests.share.test_encoder_import import folder_of
 
 OWN = f"{own_task.__name__}:TASK"
@@ -65,12 +65,12 @@ def _from_an_imported_encoder(folder: Path) -> TaskCase:
     return TaskCase(replace(task, sample=sample), "classification")
 
 
-@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "n-grams", "tables", "imported"])
+@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "sounds", "images", "n-grams", "tables", "imported"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TaskCase:
     if request.param == "imported":
         return _from_an_imported_encoder(tmp_path_factory.mktemp("imported"))
-    if request.param == "frames":
-        return TaskCase(frames_task.TASK, "classification")
+    if request.param in (own := {"frames": frames_task, "sounds": sounds_task, "images": images_task}):
+        return TaskCase(own[request.param].TASK, "classification")
     if request.param in ("n-grams", "tables"):
         return _wide("language-model" if request.param == "n-grams" else "masked")
     return TaskCase(find_task(request.param), request.param)

@@ -12,25 +12,31 @@ from regard.answers.number_scale import Scale
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
 from regard.core.field import FieldBase, Padded
+from regard.data.frame_augmentation import augment_frames
 from regard.data.graph_union import PackedGraphs
 from regard.data.labels import Labels
 from regard.data.order import packed_runs
 from regard.data.padding import padded
+from regard.data.recordings import recording_line
 from regard.fields.frames import Frames
 from regard.fields.graphs import Graphs
+from regard.fields.image import Images
 from regard.fields.items import Items
 from regard.fields.node_features import EncodedGraph
 from regard.fields.pieces import without
+from regard.fields.sound import Sounds
 from regard.fields.text import Text
 from regard.fields.text_rows import in_windows
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics
+from regard.tasks.classification.spoken_examples import SpokenExample
 from regard.tasks.net_outputs import HeadOutputs
+from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_examples import SupervisedExamples
 from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from regard.testing.law import run_laws
-from tests import test_graph_pooling
+from tests import test_graph_pooling, test_sounds
 from tests.laws.declared import ANSWERS, FIELDS
 from tests.laws.test_declared import test_a_memorized_batch_is_predicted, test_the_loss_of_a_head_is_that_of_its_logits
 
@@ -113,6 +119,40 @@ DECLARED = {
     ),
     "deviations that are not saved": caught(
         Edit(Frames.learn, "self.scale.tolist()", "(self.scale ** 2).tolist()"), "Frames", "opened_is_as_learned"
+    ),
+    "masks in evaluation": caught(
+        Edit(Sounds.augment, "if not draws.visit", "if draws.visit is None"),
+        "Sounds by recording", "the_first_visit_has_the_encoded_row",
+    ),
+    "speeds drawn from the clock": caught(
+        Edit(Sounds.augment, "draws.stream(SPEED)", "np.random.default_rng()"),
+        "Sounds by speaker", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "masks for ever": caught(
+        Edit(augment_frames, "frames.copy()", "frames"),
+        "Sounds by recording", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "the scale of a speaker left out": caught(
+        Edit(recording_line, "if recording.scale is None", "if True"),
+        "Sounds by speaker", "parsing_gives_the_value_of_a_row",
+    ),
+    "images turned in evaluation": caught(
+        Edit(Images.augment, "not draws.visit or", ""), "Images that move", "the_first_visit_has_the_encoded_row"
+    ),
+    "images moved by the clock": caught(
+        Edit(Images.augment, "draws.stream(MOVES)", "np.random.default_rng()"),
+        "Images that move", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "a speaker in two parts": Mutant(
+        Edit(SpokenExample.split_key.fget, "if self.speaker is None", "if True"),  # type: ignore[attr-defined]
+        test_sounds.test_a_speaker_is_in_one_part_only, {},
+    ),
+    "statistics of the validation part": Mutant(
+        Edit(
+            Supervised.learn_codecs, 'examples = self.read(run.config, "train", read)',
+            'examples = [*self.read(run.config, "train", read), *self.read(run.config, "valid", read)]',
+        ),
+        test_sounds.test_the_run_learns_its_statistics_from_the_training_part, {},
     ),
     "frames cut from a line": caught(
         Edit(Frames.text, "value.frames]", "value.frames[1:]]"), "Frames", "parsing_gives_the_value_of_a_row"

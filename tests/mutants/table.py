@@ -19,11 +19,13 @@ from regard.core.state import reset_rows
 from regard.data.document_stream import _write
 from regard.data.packs import PackExamples, cut_documents
 from regard.data.windows import WindowExamples
-from regard.inference.decoding import Decoding
+from regard.inference.decoding import TokenSources, max_lengths
 from regard.inference.search_model import choice_of, start_search
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CenteredConvolution
+from regard.models.ctc_model import CtcModel
 from regard.models.dropout import Dropout
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.recurrent.decoders import BahdanauDecoder, InputFeedingDecoder, LuongDecoder
 from regard.models.transformer.compressive import Compressive, Compressor
 from regard.models.transformer.relative_attention import RelativeAttention
@@ -44,6 +46,7 @@ from tests import (
     test_kernel,
     test_muon,
     test_packed_documents,
+    test_recognizer_net,
     test_sampling,
     test_update,
 )
@@ -121,6 +124,14 @@ TRAINING = {
     "kind of optimizer ignored": Mutant(
         Edit(make_optimizer, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
     ),
+    "CTC with END": Mutant(
+        Edit(EncoderDecoder.forward, "target_span.length - 1", "target_span.length"),
+        test_recognizer_net.test_the_joint_loss_is_weighted_and_ctc_reads_no_end,
+    ),
+    "CTC alone with END": Mutant(
+        Edit(CtcModel.forward, "target_span.length - 1", "target_span.length"),
+        test_recognizer_net.test_ctc_alone_has_no_decoder,
+    ),
     "momentum ignored": Mutant(ignored("momentum"), *MUON),
     "momentum without a look ahead": Mutant(
         Edit(Muon._momentum, 'weight.grad.lerp(buffer, group["momentum"]).to', "buffer.to"), *MUON
@@ -184,9 +195,9 @@ DECODING = {
         test_decoding.test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn,
         {"rows": 2, "options": {"beam": 2}},
     ),
-    "max extra ignored": Mutant(Edit(Decoding.open, "settings.max_extra", "50"), *limits(3, None)),
+    "max extra ignored": Mutant(Edit(TokenSources.limits, "settings.max_extra", "50"), *limits(3, None)),
     "max length ignored": Mutant(
-        Edit(Decoding.open, "settings.max_length, self.positions", "None, self.positions"), *limits(7, 6)
+        Edit(max_lengths, "(settings.max_length, positions)", "(None, positions)"), *limits(7, 6)
     ),
     "temperature squared": Mutant(
         Edit(choose_rows, "bounded(choice.temperature)", "bounded(choice.temperature**2)"),

@@ -20,6 +20,7 @@ from .declared import DECLARED
 from .editing import Edit
 from .imported import IMPORTED
 from .measured import MEASURED
+from .series import SERIES
 from .table import MUTANTS, Mutant
 
 
@@ -28,7 +29,7 @@ def making(tmp_path: Path) -> Iterator[Making]:
     yield Making(tmp_path)
 
 
-ALL = MUTANTS | MEASURED | DECLARED | IMPORTED
+ALL = MUTANTS | MEASURED | DECLARED | IMPORTED | SERIES
 
 
 @pytest.mark.parametrize("mutant", ALL.values(), ids=ALL)

@@ -12,6 +12,7 @@ import torch
 
 from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
+from regard.errors import DataError
 from regard.server.batching.jobs import Limits, SearchJob
 from regard.server.batching.scheduler import Scheduler
 from regard.server.batching.served import ServedModel
@@ -90,6 +91,30 @@ def mean(name: str = "mean", *, waiting: int = 256) -> tuple[ServedModel, Mean]:
     return ServedModel(
         name, task="own:TASK", load_predictor=lambda: found, limits=limits, inspector=inspector
     ), found  # fmt: skip
+
+
+class Following(Mean):
+    """A forecaster that repeats the number of rows of its table; a table without a comma is wrong."""
+
+    def read(self, line: str) -> list[float]:
+        table = json.loads(line)["table"]
+        if "," not in table:
+            raise DataError("the table has no column of dates", where="the table")
+        return [float(len(table.splitlines()))]
+
+    def write(self, output: float, *, json: bool) -> str:
+        return dumps({"date": ["2020-01-03"], "load": [output]})
+
+
+def following(gate: threading.Event, name: str = "series") -> ServedModel:
+    """Return a served forecaster whose predictions wait for a gate."""
+    predictor = Following()
+    predictor.gate = gate
+    inspector: Any = Inspecting(name, "own:TASK", lambda: predictor)
+    return ServedModel(
+        name, task="own:TASK", serves={"forecast"}, load_predictor=lambda: predictor, limits=Limits(),
+        inspector=inspector,
+    )  # fmt: skip
 
 
 class Inspecting:

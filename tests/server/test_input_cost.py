@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from regard.core.observation import WHOLE, Influence, Observation, Prediction
 from regard.core.predictor_interface import input_cost
+from regard.core.task import find_task
 from regard.fields.items import Items
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
@@ -21,6 +23,7 @@ from regard.tasks.influence import BATCH_ROWS
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.masked.filler import Filler
 from regard.tasks.translation.translator import Translator
+from regard.testing import TaskCase
 
 from .conftest import serving
 from .predicting import Mean, mean
@@ -66,6 +69,12 @@ def test_a_sequence_costs_the_square_of_what_is_read() -> None:
     items = Items(("items",), max_length=4)
     assert [items.cost(("a",) * number) for number in (2, 5)] == [9, 16]
     assert Translator.cost(short, "a b c; d e") == 9 + 4
+
+
+def test_series_cost_the_squares_of_their_patches() -> None:
+    case = TaskCase(find_task("forecasting"), "forecasting")  # two series of 8 time steps: patches of 4 every 2
+    line = json.dumps({"values": [[1.0, 2.0]] * 8})
+    assert input_cost(case.predictor, case.predictor.read(line)) == 2 * 3**2
 
 
 class Costly(Mean):

@@ -158,9 +158,8 @@ def test_a_server_without_a_translation_model_says_so_in_every_dialect() -> None
 def test_a_model_tells_what_it_takes_and_gives(ask: Ask) -> None:
     base = str(ask(inputs=["a"]).url).removesuffix("/predict")
     found = httpx.get(f"{base}/models/book").json()
-    assert (
-        found["task"] == "language-model" and found["inspects"] and found["limits"] == {"characters": 60, "length": 40}
-    )
+    assert found["task"] == "language-model" and found["inspects"]
+    assert found["limits"].items() >= {"characters": 60, "length": 40}.items()
     assert (found["takes"], found["gives"]) == ("a prompt", "text that continues it")
     assert found["settings"]["values"]["length"] == 30 and "top_k" in found["settings"]["schema"]["properties"]
     own = httpx.get(f"{base}/models/mean").json()

@@ -16,7 +16,7 @@ from regard.server.service import Service
 
 from .conftest import serving
 from .copying import Copying, capitals
-from .predicting import Halting, Mean, halting, mean
+from .predicting import Halting, Mean, following, halting, mean
 
 ENGLISH = ("The dog runs through the garden.", "My brother reads a book this evening.")
 GERMAN = "Der Hund läuft durch den Garten. Mein Bruder liest ein Buch."
@@ -61,7 +61,7 @@ def test_an_answer_does_not_depend_on_the_other_texts_of_its_request(
 
 
 class Paying(NamedTuple):
-    """A server of three models that may be made to fail."""
+    """A server of four models that may be made to fail."""
 
     url: str
     port: int
@@ -88,7 +88,8 @@ class Paying(NamedTuple):
 def paying(**settings: Any) -> Iterator[Paying]:
     translator, copying = capitals("words", "en", "de")
     (numbers, values), (book, batch) = mean(), halting()
-    with serving([translator, numbers, book], characters=100, **settings) as (port, service):
+    series = following(values.gate)
+    with serving([translator, numbers, book, series], characters=100, **settings) as (port, service):
         yield Paying(f"http://127.0.0.1:{port}", port, service, copying, values, batch)
 
 
@@ -101,6 +102,7 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "generate": ("/v1/generate", {"prompt": "a", "model": "book"}, "prompt"),
     "generate, streamed": ("/v1/generate", {"prompt": "a", "model": "book", "stream": True}, "prompt"),
     "complete": ("/v1/completions", {"prompt": "a", "model": "book"}, "prompt"),
+    "forecast": ("/v1/forecast", {"table": "date,load\n2020-01-01,3", "model": "series"}, "table"),
     "inspect": ("/v1/inspect", {"text": "1 2", "model": "mean"}, "text"),
     "LibreTranslate": ("/translate", {"q": "a dog", "source": "en", "target": "de"}, "q"),
     "DeepL": ("/v2/translate", {"text": ["a dog"], "target_lang": "DE"}, "text"),
@@ -186,7 +188,7 @@ def test_a_model_that_fails_costs_nothing_and_an_answer_its_characters() -> None
         before = server.usage()
         server.copying.broken = True
         for path, fields, _ in ENDPOINTS.values():
-            if {"book", "mean"}.isdisjoint(map(str, fields.values())):
+            if {"book", "mean", "series"}.isdisjoint(map(str, fields.values())):
                 assert httpx.post(server.url + path, json=fields, timeout=30).status_code == 500
         httpx.post(f"{server.url}/v1/predict", json={"inputs": ["13"], "model": "mean"}, timeout=30)
         assert server.usage() == before

@@ -18,6 +18,7 @@ FRAMEWORK = {
     "catalog",
     "costs",
     "curve_corpora",
+    "digit_strings",
     "learning_curves",
     "page",
     "record",

@@ -1,6 +1,8 @@
 // The answers of a model to one input, prepared for drawing.
 import type { Alternative, Inspection, Prediction, SiteKind, Surface } from "./document";
 import { count } from "./limits";
+import { isNumeric } from "./numbers";
+import { isWritten } from "./reading";
 import { isSpecial } from "./words";
 
 /** A piece of the input. `answer` is its prediction, or null. */
@@ -22,6 +24,7 @@ export type Answer =
 
 /** The answers of an inspection. A language model has none here: its answer is the text itself. */
 export function answersOf(inspection: Inspection): Answer[] {
+  if (isWritten(inspection)) return []; // the text is shown
   return inspection.predictions.filter(first).flatMap((each) => answerOf(each, inspection));
 }
 
@@ -33,6 +36,7 @@ function first({ at }: Prediction, index: number, all: Prediction[]): boolean {
 function answerOf(prediction: Prediction, { predictions, surfaces }: Inspection): Answer[] {
   const { at, kind, label } = prediction;
   const surface = surfaces[at.surface];
+  if (kind === "series") return []; // drawn with its history
   if (kind === "number") return [{ form: "number", value: label }];
   if (at.kind === "piece") return [{ form: "tags", pieces: marked(surface, predictions, "piece") }];
   if (at.kind === "gap") return [{ form: "gaps", pieces: marked(surface, predictions, "gap") }];
@@ -50,6 +54,7 @@ function marked(surface: Surface, predictions: Prediction[], kind: SiteKind): Ma
 export function inputsOf({ surfaces, text }: Inspection): string[] {
   const [surface] = surfaces;
   if (surface?.kind === "graph") return [`a graph of ${count(surface.pieces.length, "node")} and ${count(surface.edges.length, "edge")}`];
+  if (isNumeric(surface)) return []; // drawn
   if (surface?.kind === "frames") return [count(surface.pieces.length, "frame")];
   return text.split("\t");
 }

@@ -8,9 +8,22 @@ export interface Floats {
   data: string;
 }
 
+/** The numbers of a surface of frames, of time steps or of an image. */
+export interface SurfaceNumbers {
+  /** (pieces, channels), NaN where a value is missing; for an image (height, width, channels) from 0 to 1. */
+  values: Floats;
+  /** Names of the channels; empty if they are numbered. */
+  channels: string[];
+  unit: string;
+  /** Pieces per second; null if they are not at equal distances in time. */
+  rate: number | null;
+  /** For an image: rows and columns of its patches, which are the pieces, row by row. */
+  grid: [number, number] | null;
+}
+
 /** One sequence or graph that a model reads or writes. The pieces can include special ones, such as "</s>". */
 export interface Surface {
-  kind: "tokens" | "letters" | "items" | "notes" | "frames" | "graph";
+  kind: "tokens" | "letters" | "items" | "notes" | "frames" | "series" | "image" | "graph";
   pieces: string[];
   /** For each piece, the index of its word in `spelled`; empty if pieces are words. */
   words: number[];
@@ -22,6 +35,8 @@ export interface Surface {
   edges: [number, number][];
   /** For a graph: the index of the predicted node. */
   center: number | null;
+  /** For frames, a series or an image; absent in earlier documents. */
+  numbers?: SurfaceNumbers | null;
 }
 
 /** One possible label; a log probability of null is −∞. */
@@ -37,7 +52,7 @@ export type SiteKind = "whole" | "piece" | "after" | "gap" | "node" | "pair";
 /** One prediction of the model at one site. */
 export interface Prediction {
   at: { kind: SiteKind; pieces: number[]; surface: number };
-  kind: "label" | "labels" | "number" | "tag" | "token" | "item" | "link";
+  kind: "label" | "labels" | "number" | "tag" | "token" | "item" | "link" | "series";
   label: string;
   /** null: −∞, or the prediction is a number. */
   log_probability: number | null;
@@ -171,6 +186,13 @@ export interface Block {
   attention: string | null;
 }
 
+/** A word that is heard from `start` to `end`, in seconds. */
+export interface Word {
+  word: string;
+  start: number;
+  end: number;
+}
+
 /** Music: the MIDI pitches that sound in each frame. */
 export interface Roll {
   /** Frames per quarter note. */
@@ -191,7 +213,16 @@ export interface Inspection {
   /** By layer name, such as "encoder.0.self", in the order of the network. */
   attention: Record<string, Attention>;
   influences: Influence[];
-  facts: { unknown?: string[]; truncated?: boolean; parts?: Record<string, number>; node_labels?: (string | null)[]; roll?: Roll };
+  facts: {
+    unknown?: string[];
+    truncated?: boolean;
+    parts?: Record<string, number>;
+    node_labels?: (string | null)[];
+    roll?: Roll;
+    /** Speech: the recognized text, and its words with their seconds. */
+    text?: string;
+    words?: Word[];
+  };
   sentences?: string[];
   sentence?: number;
   search?: Search;
@@ -234,7 +265,7 @@ export interface Curve {
   points: [number, number][];
 }
 
-/** The limits of a server. All except `characters` and `length` apply to translation models only. */
+/** The limits of a server. `pieces`, `beam`, `nbest` and `files` apply to translation models only. */
 export interface Limits {
   /** Maximum number of characters of a text or a file. */
   characters: number;
@@ -244,6 +275,7 @@ export interface Limits {
   pieces: number;
   beam: number;
   nbest: number;
+  /** Maximum number of bytes of a request. */
   file_bytes: number;
   /** The allowed endings of file names. */
   files: string[];
@@ -256,9 +288,9 @@ export interface Comparison {
   metrics: Record<string, { network: number; baseline: number; difference: number; error: number | null }>;
 }
 
-/** The form of an input: one or more texts, a text with gaps, items, names of nodes, or JSON. */
+/** The form of an input: one or more texts, a text with gaps, items, names of nodes, JSON, or the contents of a file. */
 export interface InputForm {
-  kind: "text" | "gaps" | "items" | "nodes" | "json";
+  kind: "text" | "gaps" | "items" | "nodes" | "json" | "audio" | "image" | "table";
   /** The labels of the input boxes. */
   boxes: string[];
   /** Suggested names. */

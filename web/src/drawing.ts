@@ -1,7 +1,9 @@
 // SVG documents in light colors, for print.
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "./aligned";
-import { cssColor, layerColor, layerDash } from "./color";
+import { colorOf, cssColor, layerColor, layerDash } from "./color";
 import { largest, type Matrix } from "./matrix";
+import type { Look, Plot, Shape } from "./plot";
+import { pngUrl } from "./png";
 import type { Strip } from "./strip";
 import { visible } from "./words";
 
@@ -65,7 +67,7 @@ export interface HeatMapData {
   columnName: string;
 }
 
-const CELL = 22;
+const [CELL, SMALL, MANY] = [22, 6, 100]; // a map with more than MANY rows or columns has small cells, as an image
 const BAR = 120; // pixels of the color bar
 
 /** The color bar from 0 to the largest value. */
@@ -75,27 +77,48 @@ function colorBar(x: number, y: number, max: number, unit: string): string {
   return `<text x="${x}" y="${y + 9}" font-size="12">0</text>${parts.join("")}<text x="${x + BAR + 22}" y="${y + 9}" font-size="12">${max.toPrecision(3)} ${unit}</text>`;
 }
 
+type Place = { left: number; top: number; size: number };
+
+/** One rectangle for each weight. */
+function cellsSvg(matrix: Matrix, allowed: Matrix | null, max: number, { left, top, size }: Place): string[] {
+  return [...matrix.values].map((value, index) => {
+    const [row, column] = [Math.floor(index / matrix.columns), index % matrix.columns];
+    const [x, y] = [round(left + column * size), round(top + row * size)];
+    const hidden = allowed !== null && allowed.values[index] === 0;
+    const cell = `<rect x="${x}" y="${y}" width="${size}" height="${size}" fill="${cssColor(value / max, false)}"><title>${hidden ? "hidden by the mask" : value.toPrecision(4)}</title></rect>`;
+    return hidden ? `${cell}<path d="M${x},${round(top + (row + 1) * size)}l${size},${-size}" stroke="${FAINT}" stroke-width="0.7"/>` : cell;
+  });
+}
+
+const GRAY = [190, 190, 190]; // a weight that the mask hides, in an image
+
+/** One pixel for each weight. */
+function cellsImage(matrix: Matrix, allowed: Matrix | null, max: number, { left, top, size }: Place): string {
+  const pixels = [...matrix.values].flatMap((value, index) => [...(allowed?.values[index] === 0 ? GRAY : colorOf(value / max, false)), 255]);
+  const href = pngUrl(matrix.columns, matrix.rows, Uint8Array.from(pixels));
+  return shapeSvg({ tag: "image", x: left, y: top, width: matrix.columns * size, height: matrix.rows * size, href });
+}
+
 export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnName }: HeatMapData, heading: Heading, measure: Measure): string {
   const widest = (labels: string[]) => Math.max(0, ...labels.map((label) => measure(visible(label)))) + 8;
   const [left, top] = [Math.max(widest(queries), 0) + 22, widest(keys) + 22];
   const max = largest(matrix) || 1;
-  const [width, height] = [matrix.columns * CELL, matrix.rows * CELL];
+  const small = Math.max(matrix.columns, matrix.rows) > MANY;
+  const size = small ? SMALL : CELL;
+  const labelled = (index: number) => index % Math.ceil(15 / size) === 0;
+  const [width, height] = [matrix.columns * size, matrix.rows * size];
   const parts = keys.map((key, column) => {
-    const x = round(left + (column + 0.5) * CELL + 4);
+    if (!labelled(column)) return "";
+    const x = round(left + (column + 0.5) * size + 4);
     return `<text transform="translate(${x} ${round(top - 5)}) rotate(-90)">${escapeMarkup(visible(key))}</text>`;
   });
   queries.forEach((query, row) => {
-    const y = round(top + row * CELL + 15.5);
+    if (!labelled(row)) return;
+    const y = round(top + (row + 0.5) * size + 4.5);
     parts.push(`<text x="${round(left - 6)}" y="${y}" text-anchor="end">${escapeMarkup(visible(query))}</text>`);
   });
-  matrix.values.forEach((value, index) => {
-    const [row, column] = [Math.floor(index / matrix.columns), index % matrix.columns];
-    const [x, y] = [round(left + column * CELL), round(top + row * CELL)];
-    const hidden = allowed !== null && allowed.values[index] === 0;
-    const shape = `x="${x}" y="${y}" width="${CELL}" height="${CELL}"`;
-    parts.push(`<rect ${shape} fill="${cssColor(value / max, false)}"><title>${hidden ? "hidden by the mask" : value.toPrecision(4)}</title></rect>`);
-    if (hidden) parts.push(`<path d="M${x},${round(top + (row + 1) * CELL)}l${CELL},${-CELL}" stroke="${FAINT}" stroke-width="0.7"/>`);
-  });
+  const place = { left, top, size };
+  parts.push(...(small ? [cellsImage(matrix, allowed, max, place)] : cellsSvg(matrix, allowed, max, place)));
   // The name of a short axis is longer than the axis.
   const [wideName, highName] = [measure(`key: ${columnName}`), measure(`query: ${rowName}`)];
   const middle = { x: Math.max(left + width / 2, wideName / 2), y: Math.max(top + height / 2, highName / 2 + 4) };
@@ -104,9 +127,44 @@ export function drawHeatMap({ matrix, allowed, queries, keys, rowName, columnNam
     `<text transform="translate(12 ${round(middle.y)}) rotate(-90)" text-anchor="middle" fill="${FAINT}">${escapeMarkup(`query: ${rowName}`)}</text>`;
   const below = Math.max(top + height, middle.y + highName / 2) + 14;
   const [wide, high] = [Math.max(left + width, middle.x + wideName / 2, BAR + 90), below + 12];
-  const [hatched, from] = ["hatched: hidden by the mask", BAR + 40 + measure(`${max.toPrecision(3)} weight`)];
+  const [hatched, from] = [`${small ? "gray" : "hatched"}: hidden by the mask`, BAR + 40 + measure(`${max.toPrecision(3)} weight`)];
   const note = allowed ? `<text x="${round(from)}" y="${below + 9}" font-size="12" fill="${FAINT}">${hatched}</text>` : "";
   return sheet(note ? Math.max(wide, from + measure(hatched)) : wide, high, heading, measure, parts.join("") + axes + colorBar(0, below, max, "weight") + note);
+}
+
+const LOOKS: Record<Look, string> = {
+  axis: `fill="none" stroke="${FAINT}"`,
+  grid: `fill="none" stroke="#d9dbd4"`,
+  frame: `fill="none" stroke="#d9dbd4"`,
+  history: `fill="none" stroke="${INK}" stroke-width="1.3"`,
+  forecast: `fill="none" stroke="${FOR}" stroke-width="2"`,
+  band: `fill="${FOR}" fill-opacity="0.2"`,
+  for: `fill="${FOR}"`,
+  against: `fill="${AGAINST}"`,
+  masked: `fill="${FAINT}" fill-opacity="0.25"`,
+};
+
+const attribute = (name: string, value: string) => `${name}="${value}"`;
+
+function shapeSvg(shape: Shape): string {
+  if (shape.tag === "path") return `<path d="${shape.d}" ${LOOKS[shape.look]}/>`;
+  if (shape.tag === "text") return `<text x="${round(shape.x)}" y="${round(shape.y)}" text-anchor="${shape.anchor}" font-size="12">${escapeMarkup(shape.text)}</text>`;
+  const box = `x="${round(shape.x)}" y="${round(shape.y)}" width="${round(shape.width)}" height="${round(shape.height)}"`;
+  if (shape.tag === "image") return `<image ${box} ${attribute("href", shape.href)} preserveAspectRatio="none" style="image-rendering:pixelated"/>`;
+  const title = shape.title ? `<title>${escapeMarkup(shape.title)}</title>` : "";
+  return `<rect ${box} ${LOOKS[shape.look]}${shape.opacity === undefined ? "" : ` fill-opacity="${round(shape.opacity)}"`}>${title}</rect>`;
+}
+
+/** Surfaces of numbers below each other. */
+export function drawPlots(plots: Plot[], heading: Heading, measure: Measure): string {
+  let y = 0;
+  const parts = plots.map(({ shapes, words, height }) => {
+    const heard = words.map(({ x, y: top, word }): Shape => ({ tag: "text", x: x + 4, y: top + 16, text: word.word, anchor: "start" }));
+    const body = `<g transform="translate(0 ${round(y)})">${[...shapes, ...heard].map(shapeSvg).join("")}</g>`;
+    y += height + 12;
+    return body;
+  });
+  return sheet(Math.max(...plots.map(({ width }) => width)), y, heading, measure, parts.join(""));
 }
 
 /** Pieces of an input, each shaded by its value, in lines of at most `room` pixels. */

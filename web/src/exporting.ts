@@ -1,11 +1,14 @@
 import { layRows } from "./aligned";
 import { fetchTemplate } from "./api";
-import { drawAligned, drawHeatMap, drawStrip, type Heading } from "./drawing";
+import { drawAligned, drawHeatMap, drawPlots, drawStrip, type Heading } from "./drawing";
 import { fillTemplate } from "./offline";
 import { fileName } from "./format";
+import { described } from "./inputs";
+import { forecastOf, isNumeric } from "./numbers";
 import { measureText } from "./paint";
-import { details, inspection, other, replay, status } from "./state";
-import { strip } from "./strip";
+import { plotOf, shownChannels, type Plot } from "./plot";
+import { channel, details, inspection, other, replay, status } from "./state";
+import { plottedStrip, strip, type Strip } from "./strip";
 import { viewOf } from "./view";
 import { alignedView, heatView } from "./views";
 
@@ -22,7 +25,7 @@ const LONGEST = 90;
 /** The heading of a drawing of the current inspection. */
 function heading(title: string): Heading {
   const { model, text } = inspection.value!;
-  const line = text.replaceAll(/\s+/g, " ");
+  const line = described(text).replaceAll(/\s+/g, " ");
   return { title, source: `${model.name}, checkpoint ${model.checkpoint}: ${line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line}` };
 }
 
@@ -36,10 +39,39 @@ export function heatMapSvg(): string {
   return drawHeatMap({ ...data, matrix: colors }, heading(title), measureText);
 }
 
+const titleOf = ({ mode, label }: Strip) => `${mode === "influence" ? "Influence on" : "Attention for"} “${label.trim()}”`;
+
+const WIDTH = 760; // pixels of an exported plot
+
+/** The plots of the strip, if it is over surfaces of numbers. */
+function stripPlots(current: Strip): Plot[] {
+  const { surfaces, facts } = inspection.value!;
+  return current.lines.flatMap((line) => {
+    const surface = line.surface === null ? undefined : surfaces[line.surface];
+    if (!isNumeric(surface)) return [];
+    const forecast = forecastOf(surfaces, line.surface!);
+    const options = { width: WIDTH, dark: false, measure: measureText, strip: plottedStrip(current, line, surface) };
+    return [plotOf(surface, forecast, shownChannels(surface, forecast, channel.value), facts.words ?? [], options)];
+  });
+}
+
+/** The surfaces of numbers, without the values of "Why". */
+export function numbersSvg(): string {
+  const { surfaces, facts } = inspection.value!;
+  const plots = surfaces.flatMap((surface, index) => {
+    if (!isNumeric(surface) || forecastOf(surfaces, index - 1)) return [];
+    const forecast = forecastOf(surfaces, index);
+    return [plotOf(surface, forecast, shownChannels(surface, forecast, channel.value), facts.words ?? [], { width: WIDTH, dark: false, measure: measureText })];
+  });
+  return drawPlots(plots, heading(forecastOf(surfaces, 0) ? "Forecast" : "Input"), measureText);
+}
+
 /** The drawing of the part "Why". */
 export function stripSvg(): string {
   const current = strip.value!;
-  return drawStrip(current, heading(`${current.mode === "influence" ? "Influence on" : "Attention for"} “${current.label.trim()}”`), measureText);
+  const plots = stripPlots(current);
+  if (plots.length) return drawPlots(plots, heading(titleOf(current)), measureText);
+  return drawStrip(current, heading(titleOf(current)), measureText);
 }
 
 /** Runs `task`. An error is shown next to the buttons. */

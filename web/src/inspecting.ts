@@ -4,7 +4,8 @@ import { writeAddress } from "./address";
 import { inspect, translateWhole, type InspectRequest } from "./api";
 import { distinct } from "./checkpoints";
 import { glossaryOf } from "./glossary";
-import { textProblem } from "./limits";
+import { inputProblem } from "./files";
+import { isFileLine } from "./inputs";
 import { predict } from "./predicting";
 import { run, stop } from "./running";
 import { targetOf } from "./reading";
@@ -74,7 +75,7 @@ export async function inspectInput(): Promise<void> {
   if (!request.text.trim() || !inspects.value) return;
   running = requestSubject;
   await run("translate", async (signal) => {
-    const problem = textProblem(request.text, details.value?.limits);
+    const problem = inputProblem(request.text, details.value?.limits);
     if (problem) throw new Error(problem);
     const response = await inspect(request, signal).catch((error: unknown) => orPredict(error, request));
     if (signal.aborted) return;
@@ -85,7 +86,7 @@ export async function inspectInput(): Promise<void> {
       keyNeeded.value = false;
       answer.value = response;
       answered.value = requestSubject;
-      if (isNewInput) applyView({ ...viewOf(), at: undefined, cell: undefined, lock: undefined });
+      if (isNewInput) applyView({ ...viewOf(), at: undefined, cell: undefined, lock: undefined, position: undefined });
       else cell.value = null;
       other.value = null;
       replay.value = [];
@@ -125,7 +126,7 @@ export function followView(): void {
 function currentAddress() {
   const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, sentence } = form;
   return {
-    text: translates.value ? text.value.trim() : text.value,
+    text: isFileLine(text.value) ? "" : translates.value ? text.value.trim() : text.value, // a file is too long for an address
     model: model.value,
     checkpoint: checkpoint.value,
     beam: beam.value,

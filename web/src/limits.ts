@@ -36,7 +36,7 @@ export function refusal(status: number, message: string, retryAfter: string | nu
   const detail = message.replace(/^Invalid request: /, "");
   const seconds = Number(retryAfter) > 0 ? Math.ceil(Number(retryAfter)) : 0;
   const retry = seconds ? `Try again in ${count(seconds, "second")}.` : "Try again in a moment.";
-  if (status === 413) return `The request is too large for this server. Send less text at a time. ${sentence(detail)}`.trim();
+  if (status === 413) return `The request is too large for this server. Send a shorter input. ${sentence(detail)}`.trim();
   if (status === 429 && /quota/.test(detail)) return sentence(detail);
   if (status === 429) return `The server received too many requests. ${retry} ${sentence(detail)}`.trim();
   if (status === 408 || status === 504 || (status === 503 && /more than/.test(detail)))

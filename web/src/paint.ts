@@ -68,12 +68,13 @@ export function paintLabels(canvas: HTMLCanvasElement, queries: string[], keys: 
   const context = canvas.getContext("2d");
   if (!context) return;
   context.scale(ratio, ratio);
-  context.font = `${Math.min(13, size)}px ${FONT}`;
+  context.font = `${Math.max(9, Math.min(13, size))}px ${FONT}`;
+  const shown = (_: string, index: number) => index % Math.ceil(9 / size) === 0;
   context.fillStyle = getComputedStyle(canvas).color;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  queries.forEach((query, row) => context.fillText(query, left - 6, top + (row + 0.5) * size));
+  queries.forEach((query, row) => shown(query, row) && context.fillText(query, left - 6, top + (row + 0.5) * size));
   context.textAlign = "left";
   context.rotate(-Math.PI / 2);
-  keys.forEach((key, column) => context.fillText(key, -top + 6, left + (column + 0.5) * size));
+  keys.forEach((key, column) => shown(key, column) && context.fillText(key, -top + 6, left + (column + 0.5) * size));
 }

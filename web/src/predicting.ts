@@ -2,28 +2,30 @@
 import { batch, computed, signal } from "@preact/signals";
 import { generate, predictOne } from "./api";
 import type { Field, Prediction, RequestSettings } from "./document";
+import { inputProblem } from "./files";
 import { inspectInput } from "./inspecting";
-import { textProblem } from "./limits";
 import { run, stop } from "./running";
-import { form, details, inspection, place, settings } from "./state";
+import { channel, form, details, inspection, place, settings } from "./state";
 
 export interface ShownInfluence {
   label: string;
   /** For each surface with influences: its pieces and their values. */
-  surfaces: { pieces: string[]; values: (number | null)[] }[];
+  surfaces: { surface: number; pieces: string[]; values: (number | null)[] }[];
   hidden: string;
   min: number;
   max: number;
 }
 
-/** The prediction at the chosen site. Default: the first prediction; for a language model, the last one with influence. */
+/** The prediction at the chosen site, or of the chosen series. Default: the first prediction; for a language model, the last one with influence. */
 export const chosenPrediction = computed<Prediction | null>(() => {
   const current = inspection.value;
   if (!current?.predictions.length) return null;
   const { predictions, influences } = current;
+  const chosenSeries = predictions.find(({ kind, label }) => kind === "series" && channel.value !== null && label.startsWith(`${channel.value}:`));
+  if (chosenSeries) return chosenSeries;
   const at = predictions.find((each) => place.value !== null && each.at.pieces.at(-1) === place.value);
   if (at) return at;
-  if (predictions[0].at.kind !== "after" || current.search) return predictions[0];
+  if (predictions[0].at.kind !== "after" || current.search || predictions[0].at.surface > 0) return predictions[0];
   return influences.length ? predictions[influences[influences.length - 1].prediction] : predictions[predictions.length - 1];
 });
 
@@ -35,15 +37,15 @@ export const influence = computed<ShownInfluence | null>(() => {
   const own = current.influences.filter((each) => each.prediction === number);
   if (!own.length) return null;
   const numbers = own.flatMap(({ values }) => values.filter((value) => value !== null));
-  const surfaces = own.map(({ surface, values }) => ({ pieces: current.surfaces[surface].pieces, values }));
+  const surfaces = own.map(({ surface, values }) => ({ surface, pieces: current.surfaces[surface].pieces, values }));
   return { label: chosen.label, surfaces, hidden: own[0].hidden, min: Math.min(0, ...numbers), max: Math.max(0, ...numbers) };
 });
 
 /** The pieces with the largest absolute influence. */
-export function strongestInfluences({ surfaces }: ShownInfluence, count = 3): { piece: string; value: number | null }[] {
+export function strongestInfluences({ surfaces }: ShownInfluence, count = 3): { surface: number; index: number; piece: string; value: number | null }[] {
   const size = (value: number | null) => (value === null ? Infinity : Math.abs(value));
   return surfaces
-    .flatMap(({ pieces, values }) => pieces.map((piece, index) => ({ piece, value: values[index] })))
+    .flatMap(({ surface, pieces, values }) => pieces.map((piece, index) => ({ surface, index, piece, value: values[index] })))
     .filter(({ value }) => size(value) >= 0.005) // smaller values are displayed as 0
     .sort((one, other) => size(other.value) - size(one.value))
     .slice(0, count);
@@ -66,7 +68,7 @@ export function clearOutput(): void {
 export function predict(): Promise<void> {
   return run("predict", async (signal) => {
     const input = form.text.value;
-    const problem = textProblem(input, details.value?.limits);
+    const problem = inputProblem(input, details.value?.limits);
     if (problem) throw new Error(problem);
     output.value = null;
     const onText = (text: string) => {

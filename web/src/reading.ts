@@ -10,7 +10,20 @@ export const targetOf = (inspection: Inspection): Surface => inspection.surfaces
 
 /** Whether the model continues a text: it predicts a token after each piece, and there is no search. */
 export function isContinued({ predictions, search }: Inspection): boolean {
-  return !search && predictions.some((each) => each.at.kind === "after" && each.kind === "token");
+  return !search && predictions.some((each) => each.at.kind === "after" && each.kind === "token" && each.at.surface === 0);
+}
+
+/** Whether the model writes a text of its own, as a second surface. */
+export function isWritten({ predictions, surfaces }: Inspection): boolean {
+  return surfaces.length > 1 && surfaces[1].kind === "tokens" && predictions.every((each) => each.kind === "token" && each.at.surface === 1);
+}
+
+/** The text that a model has written, without the end symbol. */
+export function writtenText({ surfaces, facts }: Inspection): string {
+  if (facts.text !== undefined) return facts.text;
+  const { pieces, separator, words, spelled } = surfaces[1];
+  if (words.length) return spelled.filter((word) => !isSpecial(word)).join(" ");
+  return pieces.filter((piece) => !isSpecial(piece)).join(separator).trim();
 }
 
 /** The site of a prediction in words, such as a piece of the input. */

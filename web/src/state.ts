@@ -112,6 +112,12 @@ export const overlaid = computed(() =>
 /** The site of the chosen answer: the index of its piece; null for the default. */
 export const place = signal<number | null>(null);
 
+/** The chosen piece of a surface of numbers: a frame, a time step or a patch. */
+export const position = signal<number | null>(null);
+
+/** The drawn series, by name; null for the first ones. */
+export const channel = signal<string | null>(null);
+
 /** The chosen cell of the heat map, whose weight is computed step by step. */
 export const cell = signal<{ query: number; key: number } | null>(null);
 

@@ -1,7 +1,7 @@
 // The view of an inspection: all choices on the page. Links and saved pages contain it.
 import { batch, signal } from "@preact/signals";
 import type { Choice } from "./shown";
-import { cell, choice, place, unit } from "./state";
+import { cell, channel, choice, place, position, unit } from "./state";
 import { stripMode, type StripMode } from "./strip";
 
 export interface Pointed {
@@ -22,6 +22,10 @@ export interface View {
   show?: StripMode;
   unit?: "words";
   lock?: string;
+  /** The chosen frame, time step or patch. */
+  position?: number;
+  /** The drawn series. */
+  series?: string;
 }
 
 function writeHead(chosen: Choice): string {
@@ -45,6 +49,8 @@ export function viewOf(): View {
     ...(stripMode.value !== "influence" && { show: stripMode.value }),
     ...(unit.value === "words" && { unit: unit.value }),
     ...(locked && { lock: `${locked.side}:${locked.index}` }),
+    ...(position.value !== null && { position: position.value }),
+    ...(channel.value !== null && { series: channel.value }),
   };
 }
 
@@ -56,6 +62,8 @@ export function applyView(view: View): void {
     cell.value = view.cell ? { query: view.cell[0], key: view.cell[1] } : null;
     stripMode.value = view.show ?? "influence";
     unit.value = view.unit ?? "pieces";
+    position.value = view.position ?? null;
+    channel.value = view.series ?? null;
     lock.value = (side === "query" || side === "key") && /^\d+$/.test(index) ? { at: { side, index: Number(index) }, view: null } : null;
   });
 }
@@ -69,7 +77,7 @@ export function readView(parameters: URLSearchParams): View {
   const number = (text: string | null) => (text !== null && /^-?\d+$/.test(text) ? Number(text) : undefined);
   const [query, key] = (parameters.get("cell") ?? "").split(",").map(number);
   const show = parameters.get("show");
-  const at = number(parameters.get("at"));
+  const [at, piece] = [number(parameters.get("at")), number(parameters.get("position"))];
   return {
     ...(parameters.get("head") && { head: parameters.get("head")! }),
     ...(at !== undefined && { at }),
@@ -77,5 +85,7 @@ export function readView(parameters: URLSearchParams): View {
     ...((show === "attention" || show === "rollout") && { show }),
     ...(parameters.get("unit") === "words" && { unit: "words" as const }),
     ...(parameters.get("lock") && { lock: parameters.get("lock")! }),
+    ...(piece !== undefined && { position: piece }),
+    ...(parameters.get("series") && { series: parameters.get("series")! }),
   };
 }

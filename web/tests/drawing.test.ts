@@ -46,7 +46,7 @@ test("the heat map draws each cell, its axes, its scale and its mask, and is as 
 });
 
 test("a strip wraps lines, and pieces against the answer have a dashed border", () => {
-  const strip = { mode: "influence" as const, label: "good", unit: "nats", lines: [{ pieces: ["a", "b", "c"], values: [1, -0.5, null], hidden: [false, false, false] }], min: -0.5, max: 1, note: "" };
+  const strip = { mode: "influence" as const, label: "good", unit: "nats", lines: [{ pieces: ["a", "b", "c"], values: [1, -0.5, null], hidden: [false, false, false], surface: null }], min: -0.5, max: 1, note: "" };
   const svg = drawStrip(strip, HEAD, measure, 30);
   expect(svg.match(/<rect /g)).toHaveLength(4); // the sheet and three pieces
   expect(svg.match(/stroke-dasharray/g)).toHaveLength(1);

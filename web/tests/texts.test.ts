@@ -28,7 +28,7 @@ test("limits are checked before a request", () => {
 });
 
 test("error messages explain how to fix the request", () => {
-  expect(refusal(413, "Invalid request: a body of more than 10 bytes", null)).toMatch(/too large.*Send less.*A body of more than 10 bytes\.$/);
+  expect(refusal(413, "Invalid request: a body of more than 10 bytes", null)).toMatch(/too large.*Send a shorter.*A body of more than 10 bytes\.$/);
   expect(refusal(429, "Slowdown: 120 per 1 minute", "7")).toMatch(/Try again in 7 seconds\./);
   expect(refusal(429, "Slowdown", null)).toContain("Try again in a moment.");
   expect(refusal(429, "The quota of 5 characters is used up.", null)).toBe("The quota of 5 characters is used up.");

@@ -44,6 +44,14 @@ KINDS: dict[str, Severity] = {
     "ratio": "warning",  # lengths far from the typical ratio
     "long": "warning",  # longer than any sentence
     "identical": "warning",  # source = target
+    "silent": "warning",  # a recording without sound
+    "clipped": "warning",  # a recording whose samples reach the limit of their range
+    "speed": "warning",  # characters per second far from the median
+    "speaker": "warning",  # a speaker in two parts
+    "constant": "warning",  # a column with one value
+    "equal": "warning",  # two columns with the same values
+    "missing": "warning",  # many missing values in a column
+    "far": "warning",  # a value far from all others of its column
     "duplicate": "note",  # the same pair or example again
     "blank": "note",  # blank on both sides: skipped
 }

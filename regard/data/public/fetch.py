@@ -93,11 +93,11 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
 
 def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, bool]]:
     """Return each file, its path, and whether it is present. DataError if another file has its name."""
-    with explain_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     survey = []
     for file in corpus.files:
         path = folder / file.name
+        with explain_os_errors(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
         present = path.exists()
         if present:
             try:

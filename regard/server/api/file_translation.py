@@ -6,21 +6,18 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 from fastapi import Request
-from python_multipart.exceptions import FormParserError
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.datastructures import Headers
 
+from regard.server.api.forms import FormFile, is_form, parse_form
 from regard.server.api_error import ApiError
 from regard.server.off_loop import off_loop
 
 FILE_SUFFIXES = (".txt", ".md", ".html", ".htm")
-MAX_FIELDS = 20  # maximum number of fields in a form with a file
-Result = TypeVar("Result")
 
 
 class UploadedText(NamedTuple):
@@ -65,41 +62,24 @@ class TranslatedFiles:
 
 async def read_form(request: Request) -> tuple[dict[str, Any], UploadedText]:
     """Return the fields of a form and its file; raise ApiError if it has no file that can be translated."""
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+    fields, file = await read_upload(request)
+    return fields, await off_loop(lambda: UploadedText(_suffix(file.name), _text(file.contents)))
+
+
+async def read_upload(request: Request) -> tuple[dict[str, Any], FormFile]:
+    """Return the fields of a form and its file; raise ApiError if it has no file."""
+    if not is_form(request.headers.get("content-type", "")):
         raise ApiError(400, "Invalid request: the body is not a form with a file")
     return await off_loop(_parse_form, request.headers, await request.body())
 
 
-def _parse_form(headers: Headers, body: bytes) -> tuple[dict[str, Any], UploadedText]:
+def _parse_form(headers: Headers, body: bytes) -> tuple[dict[str, Any], FormFile]:
     """Return the fields of a form and its file."""
-    try:
-        form = _complete(MultiPartParser(headers, _stream(body), max_files=1, max_fields=MAX_FIELDS).parse())
-    except (FormParserError, MultiPartException) as error:
-        raise ApiError(400, "Invalid request: the form is incomplete") from error
-    try:
-        sent = form.get("file")
-        if not isinstance(sent, UploadFile):
-            raise ApiError(400, "Invalid request: missing file parameter")
-        fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        return fields, UploadedText(_suffix(sent.filename or ""), _text(sent.file.read()))
-    finally:
-        for value in form.values():
-            if isinstance(value, UploadFile):
-                value.file.close()
-
-
-async def _stream(body: bytes) -> AsyncGenerator[bytes, None]:
-    """Yield a body that is complete."""
-    yield body
-
-
-def _complete(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine that never waits."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return cast(Result, end.value)
-    raise AssertionError("the form parser waits")  # only for files on disk, which are larger than a body may be
+    form = parse_form(headers, body, max_files=1)
+    sent = [file for name, file in form.files if name == "file"]
+    if not sent:
+        raise ApiError(400, "Invalid request: missing file parameter")
+    return dict(form.fields), sent[0]
 
 
 def _suffix(filename: str) -> str:

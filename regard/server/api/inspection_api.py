@@ -101,10 +101,10 @@ def router(service: Service) -> APIRouter:
         """
         began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
-        service.check_size([body.text])
         served = service.models.get(body.model)
+        service.check_size([body.text], files=served.reads_files)
         try:
-            with service.charge(len(body.text), client, key):
+            with service.charge(0 if served.reads_files else len(body.text), client, key):
                 if _translates(served, body.checkpoint):
                     work = service.run_auxiliary(_translation_work(service, served, body), client=client)
                 else:
@@ -227,7 +227,9 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
         }
     predictor, _ = served.start()
     interface = interface_of(predictor)
-    settings = None
+    settings, request_bytes = None, limits.body_bytes
+    if served.reads_files:
+        request_bytes = max(limits.body_bytes, limits.file_bytes)
     if interface.settings is not None:
         settings = {"values": interface.settings.model_dump(mode="json")}
         settings["schema"] = type(interface.settings).model_json_schema()
@@ -235,7 +237,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
         "takes": interface.takes, "gives": interface.gives, "settings": settings,
         "input": interface.form._asdict(),
         "inspects": hasattr(predictor, "inspect"), "streams": "generate" in served.serves,
-        "limits": {"characters": limits.characters, "length": limits.length},
+        "limits": {"characters": limits.characters, "length": limits.length, "file_bytes": request_bytes},
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, FailFast, ValidationError
 
 from regard.core.untrusted_files import TooDeep, parse_json, shortened
 from regard.core.wording import describe_failure, did_you_mean
+from regard.server.api.forms import is_form
 from regard.server.api_error import ApiError
 from regard.server.json_pieces import write_json
 from regard.server.off_loop import off_loop
@@ -43,7 +44,12 @@ class JsonRoute(APIRoute):
         async def handle(request: Request) -> Response:
             """Answer a request."""
             raw, media_type = await request.body(), request.headers.get("content-type", "")
-            result = await endpoint(body=await off_loop(parse_body, model, raw, media_type), request=request)
+            of_form = getattr(model, "of_form", None)  # of an endpoint that also takes uploaded files
+            if of_form is not None and is_form(media_type):
+                body = await off_loop(of_form, request.headers, raw)
+            else:
+                body = await off_loop(parse_body, model, raw, media_type)
+            result = await endpoint(body=body, request=request)
             return result if isinstance(result, Response) else await off_loop(json_response, result)
 
         return handle
@@ -86,6 +92,11 @@ def parse_body(model: type[Body], raw: bytes, media_type: str) -> Body:
     values = parse_request_json(raw)
     if not isinstance(values, dict):
         raise ApiError(422, "Invalid request: body: expected a JSON object")
+    return validated(model, values)
+
+
+def validated(model: type[Body], values: dict[str, Any]) -> Body:
+    """Return the validated body. Raises ApiError 422 for unknown or invalid fields."""
     if model.model_config.get("extra") == "forbid":
         _refuse_unknown(values, list(model.model_fields))
     try:

@@ -8,13 +8,17 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidatorFunctionWrapHandler, WrapValidator
+from starlette.datastructures import Headers
 
 from regard.server.api.api_v1 import ERROR_RESPONSES
-from regard.server.api.json_route import FIRST_ERROR, JsonRoute
+from regard.server.api.forms import parse_form
+from regard.server.api.json_route import FIRST_ERROR, JsonRoute, parse_request_json, validated
 from regard.server.api.requests import credentials, unless_disconnected
-from regard.server.batching.predictions import JsonLine
+from regard.server.batching.predictions import JsonLine, UploadedFile
 from regard.server.service import Service
+
+MAX_FILES = 50  # of a form
 
 
 def _as_line(value: Any, read_text: ValidatorFunctionWrapHandler) -> str:
@@ -37,6 +41,23 @@ class PredictRequest(BaseModel):
     )
     settings: dict[str, Any] = Field({}, description="Prediction settings; GET /v1/models/NAME lists those of a model.")
     model: str | None = Field(None, description="Name of the model; left out: the first one.")
+    _files: list[UploadedFile] = PrivateAttr(default_factory=list)
+
+    @property
+    def all_inputs(self) -> list[str | UploadedFile]:
+        """The inputs, and the uploaded files of a form."""
+        return [*self.inputs, *self._files]
+
+    @classmethod
+    def of_form(cls, headers: Headers, body: bytes) -> PredictRequest:
+        """Return the request of a form: the fields ``file``, one or several, ``model`` and ``settings`` (JSON)."""
+        form = parse_form(headers, body, max_files=MAX_FILES)
+        values: dict[str, Any] = {"inputs": [], **form.fields}
+        if "settings" in form.fields:
+            values["settings"] = parse_request_json(form.fields["settings"])
+        request = validated(cls, values)
+        request._files = [UploadedFile(*file) for name, file in form.files if name == "file"]
+        return request
 
 
 class PredictResponse(BaseModel):
@@ -52,13 +73,17 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/v1/predict", responses=ERROR_RESPONSES)
     async def predict(body: PredictRequest, request: Request) -> PredictResponse:
-        """Return the output of a model of any task for each input."""
+        """Return the output of a model of any task for each input.
+
+        Sounds, images and tables are contents: the JSON object {"audio": BASE64}, {"image": BASE64} or {"table": TEXT},
+        or the fields `file` of a multipart form with the fields `model` and `settings`.
+        """
         began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
-        inputs = body.inputs
-        service.check_size(inputs)
-        model = service.models.get(body.model)
-        with service.charge(sum(map(len, inputs)), client, key):
+        inputs, model = body.all_inputs, service.models.get(body.model)
+        service.check_size(inputs, files=model.reads_files)
+        characters = 0 if model.reads_files else sum(map(len, body.inputs))
+        with service.charge(characters, client, key):
             left = service.settings.seconds - (time.monotonic() - began)
             work = model.predict(inputs, body.settings, client=client, seconds=max(left, 0.0), limits=service.settings)
             try:

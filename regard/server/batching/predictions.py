@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from regard.core.deadline import Deadline
-from regard.core.predictor_interface import PredictorInterface, input_cost, interface_of, read_input, reads_json
+from regard.core.predictor_interface import (
+    PredictorInterface,
+    ReadsFiles,
+    input_cost,
+    interface_of,
+    read_input,
+    reads_json,
+)
 from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError, DataError, ModelError
 from regard.inference.search_model import Searches
@@ -27,6 +34,13 @@ LONGEST_NAME = 40  # maximum number of characters of an unknown setting in an er
 Work = Callable[[Callable[[], bool]], Any]
 
 
+class UploadedFile(NamedTuple):
+    """An input that a client sent as a file: its contents and its name, which is no path on this machine."""
+
+    contents: bytes
+    name: str
+
+
 class JsonLine(str):
     """Line of an input that a client sent as a JSON list or object."""
 
@@ -34,7 +48,11 @@ class JsonLine(str):
 
 
 def works_of(
-    predictor: Any, lines: Sequence[str], requested: Mapping[str, Any], limits: ServerSettings, deadline: Deadline
+    predictor: Any,
+    lines: Sequence[str | UploadedFile],
+    requested: Mapping[str, Any],
+    limits: ServerSettings,
+    deadline: Deadline,
 ) -> list[Work]:
     """Return a work per line, whose result is the output as JSON; raise ApiError for invalid inputs or settings."""
     interface = interface_of(predictor)
@@ -53,7 +71,7 @@ class SearchRequestJobs:
     def __init__(
         self,
         predictor: Searches,
-        lines: Sequence[str],
+        lines: Sequence[str | UploadedFile],
         requested: Mapping[str, Any],
         limits: ServerSettings,
         client: str,
@@ -85,21 +103,28 @@ class SearchRequestJobs:
         ]
 
 
-def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Deadline) -> list[Any]:
+def _read_inputs(predictor: Any, lines: Sequence[str | UploadedFile], limit: int, deadline: Deadline) -> list[Any]:
     """Parse the inputs in lines; raise ApiError for an invalid or too expensive input."""
     if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
         raise ApiError(400, "This model cannot be used over HTTP: its predictor has no methods read and write.")
     inputs = []
     for number, line in enumerate(lines, start=1):
         deadline.check()
+        if isinstance(line, UploadedFile) and not (isinstance(predictor, ReadsFiles) and predictor.suffixes):
+            raise ApiError(422, "Invalid request: file: this model does not read files")
         if isinstance(line, JsonLine) and not reads_json(predictor):
             raise ApiError(422, f"Invalid request: inputs.{number - 1}: expected a text")
         try:
-            inputs.append(read_input(predictor, line))
+            inputs.append(_read(predictor, line))
             require_cost(predictor, inputs[-1], limit, f"input {number}")
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
     return inputs
+
+
+def _read(predictor: Any, line: str | UploadedFile) -> Any:
+    """Return the input of a line or of an uploaded file."""
+    return predictor.read_file(*line) if isinstance(line, UploadedFile) else read_input(predictor, line)
 
 
 def require_cost(predictor: Any, input: Any, limit: int, what: str) -> None:

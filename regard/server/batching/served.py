@@ -27,7 +27,7 @@ from regard.server.batching.jobs import (
     TooManyInputs,
     WorkJob,
 )
-from regard.server.batching.predictions import SearchRequestJobs, works_of
+from regard.server.batching.predictions import SearchRequestJobs, UploadedFile, works_of
 from regard.server.batching.scheduler import Scheduler
 from regard.server.off_loop import cancel_all, off_loop, results_of
 
@@ -56,6 +56,7 @@ class ServedModel:
         source: str | None = None,
         target: str | None = None,
         reads_whole: bool = False,
+        reads_files: bool = False,
         limits: Limits | None = None,
         observer: SchedulerObserver | None = None,
         threads: int | None = None,
@@ -72,6 +73,7 @@ class ServedModel:
             source: the language code of the inputs; None if unknown.
             target: the language code of the outputs; None if unknown.
             reads_whole: whether texts are not split into sentences.
+            reads_files: whether an input may be the contents of a file.
             limits: the limits of the scheduler.
             observer: receives the events of the scheduler.
             threads: the number of torch threads of each thread that computes; None for torch's default.
@@ -79,6 +81,7 @@ class ServedModel:
         """
         self.name, self.task, self.serves, self.settings = name, task, frozenset(serves), settings
         self.source, self.target, self.reads_whole, self.inspector = source, target, reads_whole, inspector
+        self.reads_files = reads_files
         self.limits, self.observer, self._threads = limits or Limits(), observer, threads
         self.created = int(time.time())
         self.on_loaded: Callable[[], None] = lambda: None  # called after the model was loaded
@@ -162,7 +165,13 @@ class ServedModel:
         return self._started[:2]
 
     async def predict(
-        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
+        self,
+        inputs: Sequence[str | UploadedFile],
+        settings: Mapping[str, Any],
+        *,
+        client: str,
+        seconds: float,
+        limits: ServerSettings,
     ) -> list[Any]:
         """Return the output for each input, in the JSON format of the predictor; raise ApiError beyond a limit."""
         deadline = Deadline(seconds)

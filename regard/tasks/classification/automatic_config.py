@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.shared_files import FilesConfig
-from regard.runs.run_config import Confidence, Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.automatic_training import count_tokens, training_settings
 from regard.tasks.classification.data_config import LabeledDataConfig
-from regard.tasks.classification.inputs import INPUTS
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labeled_columns, unnamed_label_column
 from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.classification.long_texts import LongTexts, choose_long_texts
 from regard.tasks.detect_files import (
     DetectedCorpus,
-    common_head,
     describe_columns,
     detect_corpus,
     held_out_parts,
@@ -26,21 +23,6 @@ from regard.tasks.detect_files import (
 
 SMALL = 20_000  # texts
 ADAMW = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
-
-
-def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
-    """See ``RunConfig``. Reads columns named as text and label, columns whose cells may be labels, and arrays."""
-    common, set_keys = common_head(files), overrides.get("data", {})
-    if common is None:
-        return Confidence.NONE
-    if common.head.form == "npz":
-        return Confidence.FORM if INPUTS.keys() & {*common.head.names} else Confidence.NONE
-    if names := common.head.names:
-        texts = text_columns(names) or "text" in set_keys
-        labels = first_of([name for name in names if name not in text_columns(names)], LABELS) or "label" in set_keys
-        return Confidence.NONE if not texts else Confidence.NAMES if labels else Confidence.CONTENTS
-    fasta = common.head.form == "fasta" and overrides.get("task") == "classification"
-    return Confidence.CONTENTS if fasta or common.head.form == "tsv" else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:

@@ -12,6 +12,7 @@ from regard.config.explain import InvalidCombination
 from regard.core.wording import pluralize
 from regard.errors import ConfigError
 from regard.models.classifier_config import ClassifierModelConfig
+from regard.models.input_config import InputOptions
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS, input_of
@@ -29,11 +30,15 @@ class ClassificationConfig(EncoderRunConfig):
     """Config of a classifier's run. Frozen; the saved file has a value for every key."""
 
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "input")
-    inherited_keys: ClassVar[tuple[str, ...]] = ("max_length", "long_texts", "max_windows")
+    inherited_keys: ClassVar[tuple[str, ...]] = ("max_length", "long_texts", "max_windows", "sound", "image")
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
 
     data: LabeledDataConfig
     model: ClassifierModelConfig = ClassifierModelConfig()
+
+    @property
+    def loss_unit(self) -> str:
+        return "" if self.data.label_kind == "number" else "nats"
 
     @property
     def longest(self) -> int:
@@ -62,20 +67,32 @@ class ClassificationConfig(EncoderRunConfig):
 
     @classmethod
     def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
-        from regard.tasks.classification.automatic_config import confidence
+        from regard.tasks.classification.confidence import confidence
 
         return confidence(files, valid, overrides)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
         """Propose a config for a .tsv of texts and labels, for columns named as text and label, or for other inputs."""
-        proposals = (input_of(name).propose(files, valid, overrides) for name in INPUTS)
+        proposals = (input_of(name).propose(files, valid, overrides) for name in reversed(INPUTS))
         return next((proposal for proposal in proposals if proposal is not None), None)
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         size = INPUTS[self.data.input].size
         if spec.keys() != {size, "classes"}:
             raise ValueError(f"expected the keys `{size}` (size of the input) and `classes` (number of classes)")
+
+    @property
+    def reads_frames(self) -> bool:
+        return bool(self.data.input != "text")
+
+    def encoded_length(self, length: int) -> int:
+        # Patches of images are the positions of the data; those of frames are formed by the first layer.
+        return length if self.data.input == "images" else super().encoded_length(length)
+
+    @property
+    def reads_files(self) -> bool:
+        return INPUTS[self.data.input].files
 
     @property
     def reads_with(self) -> tuple[str, Any]:
@@ -90,6 +107,15 @@ class ClassificationConfig(EncoderRunConfig):
             if value and self.data.input != "text":
                 why = f"it requires a vocabulary, which the input {self.data.input} does not have"
                 raise InvalidCombination(key, "data.input", why=why, help=f"remove {key}")
+        return self
+
+    @model_validator(mode="after")
+    def _images_have_patches_only(self) -> Self:
+        options = self.model.encoder.input
+        if self.data.input == "images" and (options.subsample > 1 or options.stride is not None):
+            key = "model.encoder.input.subsample" if options.subsample > 1 else "model.encoder.input.stride"
+            why = "an image is cut into patches that do not overlap (model.encoder.input.patch)"
+            raise InvalidCombination(key, "data.input", why=why, help=f"remove {key}")
         return self
 
     @model_validator(mode="after")
@@ -112,6 +138,11 @@ class ClassificationConfig(EncoderRunConfig):
         if len(self.data.text) > 1:
             why = f"windows divide a single text, but data.text names {len(self.data.text)}, which are read together"
             raise InvalidCombination("data.long_texts", "data.text", why=why, help="--set data.long_texts=cropped")
+        if self.model.encoder.input != InputOptions():
+            why = "the weights of a window are those of its frames, one for each"
+            raise InvalidCombination(
+                "data.long_texts", "model.encoder.input", why=why, help="--set data.long_texts=cropped"
+            )
         if self.model.pooling in ("first", "last"):
             why = f"the {self.model.pooling} state is of one window and has not read the others"
             raise InvalidCombination(

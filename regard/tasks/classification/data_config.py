@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.config.explain import InvalidCombination
+from regard.core.wording import listed
+from regard.data.image_options import ImageOptions
 from regard.data.shared_files import FilesConfig
+from regard.data.sound_options import SoundOptions
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.runs.run_config import DataSection
 from regard.tasks.classification.inputs import INPUTS
@@ -19,7 +22,13 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str | int) else value
 
 
-TEXT_KEYS = ("text", "label", "tokenizer", "long_texts", "max_windows", "reverse_complement", "hidden_tokens")
+# The keys that apply to some types of input only.
+KEYS = {
+    ("text",): ("text", "tokenizer", "long_texts", "max_windows", "reverse_complement", "hidden_tokens"),
+    ("text", "audio", "images"): ("label",),
+    ("audio",): ("sound",),
+    ("images",): ("image",),
+}
 
 
 class LabeledDataConfig(DataSection):
@@ -75,6 +84,10 @@ class LabeledDataConfig(DataSection):
         "classes equal weight",
     )
 
+    sound: SoundOptions = Field(SoundOptions(), description="features of recordings, for the input audio")
+
+    image: ImageOptions = Field(ImageOptions(), description="size and colors of images, for the input images")
+
     @property
     def labels(self) -> tuple[Column, ...]:
         """Columns of the labels."""
@@ -100,12 +113,11 @@ class LabeledDataConfig(DataSection):
     @model_validator(mode="after")
     def _keys_are_of_the_input(self) -> Self:
         fields = type(self).model_fields
-        changed = [key for key in TEXT_KEYS if getattr(self, key) != fields[key].get_default()]
-        if self.input != "text" and changed:
-            key = f"data.{changed[0]}"
-            raise InvalidCombination(
-                key, "data.input", why=f"it applies to texts, and the input is {self.input}", help=f"remove {key}"
-            )
+        for inputs, keys in KEYS.items():
+            changed = [key for key in keys if getattr(self, key) != fields[key].get_default()]
+            if self.input not in inputs and changed:
+                why = f"it applies to the input {listed(inputs)}, and the input is {self.input}"
+                raise InvalidCombination(f"data.{changed[0]}", "data.input", why=why, help=f"remove data.{changed[0]}")
         return self
 
     @model_validator(mode="after")

@@ -11,21 +11,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from regard.baselines.frames import FrameBaseline
 from regard.core.task import Card
 from regard.core.wording import pluralize
 from regard.data.column_names import part_of
 from regard.data.file_names import named_files
-from regard.data.foreign_errors import foreign_errors
+from regard.data.npz_examples import OFFSETS, example_bounds, example_cells, typed_array
 from regard.data.npz_files import read_arrays
 from regard.data.rows import Column, Row, form_of
 from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import DataError
 from regard.fields.frames import Frames
-from regard.models.input import FrameInput, Input
+from regard.models.frame_input import frame_input
+from regard.models.input import Input
 from regard.runs.run_config import Proposal
 from regard.tasks.automatic_training import training_settings
 from regard.tasks.classification.automatic_config import ADAMW
@@ -33,7 +31,7 @@ from regard.tasks.classification.inputs import ClassifierInput
 from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts, wide_reasons
 
-FRAMES, OFFSETS, LABEL = "frames", "offsets", "label"
+FRAMES, LABEL = "frames", "label"
 SMALL, CLASSES = 20_000, 20  # examples of a small file; maximum number of values of numeric class labels
 MAX_LENGTH = 4096  # maximum length that the automatic choice sets, in frames
 
@@ -56,49 +54,15 @@ def read_examples(path: Path, *, labeled: bool, part: tuple[str, str] | None = N
             help="save them with numpy.savez: docs/how-to/classify.md",
         )
     arrays = read_arrays(path)
-    frames, offsets = _array(arrays, FRAMES, "iuf", 2, path), _array(arrays, OFFSETS, "iu", 1, path).astype(np.int64)
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(frames) or (np.diff(offsets) <= 0).any():
-        why = (
-            f"expected increasing numbers from 0 to {len(frames):,}, the number of frames, one per example and the end"
-        )
-        if len(wrong := np.flatnonzero(np.diff(offsets) <= 0)):
-            why += f"; example {wrong[0] + 1} ranges from {offsets[wrong[0]]} to {offsets[wrong[0] + 1]}"
-        raise DataError(f"the array {OFFSETS} does not match the frames", where=str(path), why=why)
+    frames = typed_array(arrays, FRAMES, "iuf", 2, path)
+    offsets = example_bounds(arrays, FRAMES, len(frames), path)
     names = ([LABEL] if labeled else []) + ([part[0]] if part else [])
-    cells = {name: _cells(arrays, name, len(offsets) - 1, path) for name in names}
+    cells = {name: example_cells(arrays, name, len(offsets) - 1, path) for name in names}
     for number, (start, end) in enumerate(pairwise(offsets.tolist())):
         texts: dict[Any, Any] = {name: cells[name][number] for name in names}
         row = Row({FRAMES: frames[start:end], **texts}, path, number + 1)
         if part is None or part_of(texts[part[0]], row.where) == part[1]:
             yield row
-
-
-def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, kinds: str, dimensions: int, path: Path) -> Any:
-    """Return an array; raise DataError if it is missing or has another type or number of dimensions."""
-    array = arrays.get(name)
-    if array is None:
-        why = f"the arrays of the file are {', '.join(arrays)}" if arrays else "the file has no arrays"
-        raise DataError(f"the array {name} is missing", where=str(path), why=why, help="docs/how-to/classify.md")
-    if array.dtype.kind not in kinds or array.ndim != dimensions:
-        types = " or ".join({"i": "integers", "f": "floats", "U": "texts"}[kind] for kind in kinds if kind != "u")
-        expected = f"expected {types} with {pluralize(dimensions, 'dimension')}"
-        why = f"{expected}, found {array.dtype} with {pluralize(array.ndim, 'dimension')}"
-        raise DataError(
-            f"the array {name} has the wrong type or shape", where=str(path), why=why, help="docs/how-to/classify.md"
-        )
-    return array
-
-
-def _cells(arrays: Mapping[str, npt.NDArray[Any]], name: str, examples: int, path: Path) -> list[str]:
-    """Return the texts or numbers of an array, one per example, as texts."""
-    array = _array(arrays, name, "iufU", 1, path)
-    if len(array) != examples:
-        what = f"the array {name} has {pluralize(len(array), 'entry', 'entries')} for {pluralize(examples, 'example')}"
-        raise DataError(what, where=str(path), why=f"{OFFSETS} has one more entry than there are examples")
-    with foreign_errors(f"the array {name} is damaged", path):
-        cells = [str(cell) for cell in array.tolist()]
-        "".join(cells).encode()
-    return cells
 
 
 def _rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[Row]:
@@ -120,7 +84,7 @@ def _make_field(data: Any, model: Any = None) -> Frames:
 
 
 def _network(model: Any, spec: Mapping[str, int]) -> Input:
-    return FrameInput(spec["channels"], model.encoder.embedding_width)
+    return frame_input(spec["channels"], model.encoder.embedding_width, model.encoder.input)
 
 
 def _row_inputs(config: Any, path: Path, columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
@@ -136,8 +100,8 @@ def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str,
 
 def _propose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
     """Return the config of a classifier for .npz files with frames and labels; else None."""
-    corpus = detect_corpus(files)
-    if corpus is None or corpus.head.form != "npz" or FRAMES not in corpus.head.names:
+    corpus = detect_corpus(files, lambda common: common.head.form == "npz" and FRAMES in common.head.names)
+    if corpus is None:
         return None
     labels, lengths = [], []
     for file in (file for name in files for file in named_files(name)):

@@ -17,16 +17,28 @@ if TYPE_CHECKING:
 
 
 class InputPlace(NamedTuple):
-    """The module that defines the ``ClassifierInput`` INPUT, and the key of its size in ``Task.small_spec``."""
+    """The module that defines the ``ClassifierInput`` INPUT.
+
+    Attributes:
+        module: its name.
+        size: the key of its size in ``Task.small_spec``.
+        array: the array of its values in a .npz file; "" if it reads no such files.
+        files: whether an input may be the contents of a file.
+    """
 
     module: str
     size: str
+    array: str = ""
+    files: bool = False
 
 
-# A new input needs a field in ``regard/fields``, a module, an entry here, and a page in the docs.
+# In reverse order, each proposes a config for files: text is the last. A new input needs a field in
+# ``regard/fields``, a module, an entry here, and a page in the docs.
 INPUTS = {
     "text": InputPlace("regard.tasks.classification.text_input", "types"),
-    "frames": InputPlace("regard.tasks.classification.frame_input", "channels"),
+    "frames": InputPlace("regard.tasks.classification.frame_input", "channels", "frames"),
+    "audio": InputPlace("regard.tasks.classification.audio_input", "channels", "samples", files=True),
+    "images": InputPlace("regard.tasks.classification.image_input", "channels", "images", files=True),
 }
 
 

@@ -70,6 +70,10 @@ class GraphsConfig(GraphRunConfig):
     model: GraphsModelConfig = GraphsModelConfig()
 
     @property
+    def loss_unit(self) -> str:
+        return "" if self.data.label_kind == "number" else "nats"
+
+    @property
     def is_combined(self) -> bool:
         return self.model.is_combined
 

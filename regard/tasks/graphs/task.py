@@ -28,6 +28,7 @@ from regard.tasks.influence import HiddenInput, HiddenPieces
 from regard.tasks.net_outputs import run_network
 from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_codecs import Row
+from regard.tasks.supervised_observation import predictions
 from regard.tasks.supervised_predictor import SupervisedPredictor
 
 MAX_SHOWN = 64  # maximum number of nodes that are shown; in larger graphs, those with the greatest weights
@@ -63,7 +64,7 @@ class GraphPredictor(SupervisedPredictor):
         logits = self._add_wide([values], [deep[0]])[0][None]
         return Observation(
             (Surface("graph", axis.labels, ids=tuple(shown.tolist()), edges=drawn),),
-            self._predictions(logits),
+            predictions(self.codec.answer, logits),
             (*maps, pooling),
             facts={"nodes": len(encoded), "edges": len(edges), **kinds, **self._parts(deep, logits)},
         )

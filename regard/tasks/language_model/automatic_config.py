@@ -199,8 +199,9 @@ def _require_documents(file: Path) -> None:
         "the column names match no task",
         where=str(file),
         why=f"the {source} are {shortened(', '.join(column_names(file)))}",
-        help="rename them to text and label, source and target, prompt and completion, tokens and tags, items, or "
-        "text; or select columns for a classifier: --set data.text=… --set data.label=…",
+        help="rename them to text and label, source and target, prompt and completion, tokens and tags, items, "
+        "date (and columns of numbers), or text; or select columns for a classifier: --set data.text=… "
+        "--set data.label=…",
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from torch import nn
 
-from regard.answers.calibrated_class import validated_temperature
 from regard.core.baseline import FOLDER
 from regard.core.contents import PreparedParts
 from regard.core.state import State
@@ -35,6 +34,7 @@ from regard.data.rows import column_names, read_rows, text_of
 from regard.errors import DataError
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
+from regard.runs.validated_figure import validated_figure
 from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.links.baseline import LinksBaseline, fit_links_baseline, open_links_baseline, wide_part
@@ -88,7 +88,7 @@ def _spec(graph: Graph) -> dict[str, int]:
 def _open(run: RunFiles) -> CodecsAndSpec:
     graph = open_saved(run)
     wide = wide_part(run, None) if run.config.wide else None
-    return CodecsAndSpec(GraphCodecs(graph, wide, validated_temperature(run)), _spec(graph))
+    return CodecsAndSpec(GraphCodecs(graph, wide, validated_figure(run, "temperature")), _spec(graph))
 
 
 def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:

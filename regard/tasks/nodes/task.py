@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from regard.answers.calibrated_class import validated_temperature
 from regard.answers.losses import class_loss
 from regard.answers.plain_class import PlainClass
 from regard.core.contents import PreparedParts
@@ -36,6 +35,7 @@ from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
+from regard.runs.validated_figure import validated_figure
 from regard.tasks.example_lines import spread
 from regard.tasks.graph_batch import GraphCodecs, NodeBatch, WholeGraph
 from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
@@ -89,7 +89,7 @@ def _spec(graph: Graph) -> dict[str, int]:
 def _open(run: RunFiles) -> CodecsAndSpec:
     graph = open_saved(run)
     wide = wide_part(run, None, graph) if run.config.wide else None
-    return CodecsAndSpec(GraphCodecs(graph, wide, validated_temperature(run)), _spec(graph))
+    return CodecsAndSpec(GraphCodecs(graph, wide, validated_figure(run, "temperature")), _spec(graph))
 
 
 def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from regard.attention.contract import Encoder
 from regard.attention.heads import SelfAttention
 from regard.attention.span import Span
-from regard.models.input import FrameInput, Input
+from regard.models.frame_input import FrameInput, PatchInput
+from regard.models.input import Embedded, Input
 from regard.models.transformer.transformer import TransformerEncoder
 from regard.testing import Draw
 
@@ -43,6 +44,25 @@ class MixesRows(FrameInput):
 
     def vectors(self, inputs):
         return super().vectors(inputs - inputs.mean(0))
+
+
+class Unmasked(FrameInput):
+    """Subsamples without setting padding to 0 between the convolutions."""
+
+    def forward(self, inputs, span: Span):
+        x = inputs.masked_fill(~span.valid[..., None], 0)
+        for convolution in self.convolutions:
+            x = convolution(x.transpose(1, 2)).transpose(1, 2).relu()
+        shorter = Span.of(span.valid[:, ::2][:, ::2])
+        return Embedded(self.embed(x, shorter.position), shorter)
+
+
+class LastPatchLost(PatchInput):
+    """Drops the patch that reaches beyond the end of a row."""
+
+    def _valid(self, valid, number: int):
+        first, last = (torch.arange(number) * self.stride + shift for shift in (0, self.patch - 1))
+        return valid[:, first] & valid[:, last.clamp(max=valid.shape[1] - 1)] | (first == 0)
 
 
 class HalfSaved(TransformerEncoder):
@@ -85,11 +105,21 @@ def _half_saved() -> Made:
     return encoder, draw_inputs
 
 
+def _subsampled() -> Made:
+    return built("transformer", Unmasked(CHANNELS, WIDTH, subsample=4)), INPUTS["frames"][1]
+
+
+def _patched() -> Made:
+    return built("transformer", LastPatchLost(CHANNELS, WIDTH, patch=3, stride=2)), INPUTS["frames"][1]
+
+
 MUTANTS = {
     "centered": (lambda: _frames(Centered), "batched"),
     "centered-padding": (lambda: _frames(Centered, "recurrent"), "padding_leaves_no_trace"),
     "numbers-rows": (lambda: _frames(NumbersRows), "reorder"),
     "mixes-rows": (lambda: _frames(MixesRows), "rows_apart"),
+    "unmasked-convolution": (_subsampled, "batched"),
+    "last-patch-lost": (_patched, "batched"),
     "half-saved": (_half_saved, "saved"),
     "sees-all-tokens": (lambda: _sees_all(INPUTS["tokens"][0](), INPUTS["tokens"][1]), "limited"),
     "sees-all-frames": (lambda: _sees_all(INPUTS["frames"][0](), INPUTS["frames"][1]), "limited"),

@@ -2,11 +2,15 @@ import { answersOf, huesOf, inputsOf, spanLabel, type Answer as Form, type Marke
 import { unknownNotice } from "../characters";
 import type { Inspection } from "../document";
 import { moveFocus } from "../hooks";
-import { isContinued } from "../reading";
+import { forecastOf, isNumeric } from "../numbers";
+import { isContinued, isWritten, writtenText } from "../reading";
 import { inspection, place } from "../state";
 import { visible } from "../words";
+import { Copy } from "./Copy";
+import { Forecast } from "./Forecast";
 import { GraphDrawing } from "./GraphDrawing";
 import { NextBars } from "./NextBars";
+import { NumbersDrawing } from "./NumbersDrawing";
 import { PianoRoll } from "./PianoRoll";
 import { chance, Ranked } from "./Ranked";
 import { StepText } from "./StepText";
@@ -145,6 +149,29 @@ function Continued() {
   );
 }
 
+/** Surfaces of numbers: a spectrogram, an image, or a series with its forecast, whose numbers are listed below. */
+function Numbers({ of }: { of: Inspection }) {
+  return (
+    <>
+      {of.surfaces.map((surface, index) => isNumeric(surface) && !forecastOf(of.surfaces, index - 1) && <NumbersDrawing key={index} of={of} index={index} testId={`numbers-${index}`} />)}
+      <Forecast of={of} />
+    </>
+  );
+}
+
+/** The text that the model has written. */
+function Written({ of }: { of: Inspection }) {
+  const text = writtenText(of);
+  return (
+    <div class="controls">
+      <p class="translation" data-testid="written">
+        {text || "(no text)"}
+      </p>
+      <Copy text={text} of="the text" testId="written-copy" />
+    </div>
+  );
+}
+
 /** The input and the answer of the model. */
 export function Answer() {
   const current = inspection.value!;
@@ -164,6 +191,8 @@ export function Answer() {
         </p>
       )}
       {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <AnswerForm key={index} answer={answer} texts={inputsOf(current)} />)}
+      {!current.search && isWritten(current) && <Written of={current} />}
+      <Numbers of={current} />
       {current.surfaces[0]?.kind === "graph" && <Graph of={current} />}
       {roll && <PianoRoll roll={roll} />}
       <p class="quiet figures">

@@ -2,6 +2,7 @@ import type { ComponentType } from "preact";
 import { HELP } from "../help";
 import { details, inspection, offline, other, replay } from "../state";
 import type { Inspection } from "../document";
+import { isNumeric } from "../numbers";
 import { heatView } from "../views";
 import { AlignedText } from "./AlignedText";
 import { Answer } from "./Answer";
@@ -33,16 +34,17 @@ interface Part {
 const LONG = 36;
 
 const attends = ({ attention }: Inspection) => Object.keys(attention).length > 0;
-const isGraph = ({ surfaces }: Inspection) => surfaces[0]?.kind === "graph";
+/** Whether the input is drawn: its pieces have no text of their own. */
+const isDrawn = ({ surfaces }: Inspection) => surfaces[0]?.kind === "graph" || isNumeric(surfaces[0]);
 const measured = ({ attention, ablation }: Inspection) => ablation !== undefined || Object.values(attention).some(({ measures }) => Object.keys(measures).length > 0);
 const translated = ({ search }: Inspection) => search !== undefined;
 
 /** The parts of the page, in order. A part without data is left out. */
 const PARTS: Part[] = [
   { id: "answer", title: "Answer", body: Answer, of: (inspection) => !translated(inspection) },
-  { id: "aligned", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isGraph(inspection) && translated(inspection) },
+  { id: "aligned", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isDrawn(inspection) && translated(inspection) },
   { id: "why", title: "Why", body: Why, of: ({ predictions }) => predictions.length > 0 },
-  { id: "links", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isGraph(inspection) && !translated(inspection) },
+  { id: "links", title: "Where", body: AlignedText, of: (inspection) => attends(inspection) && !isDrawn(inspection) && !translated(inspection) },
   { id: "heads", title: "Heads", body: HeadGrid, of: attends },
   { id: "heatmap", title: "Heat map", body: HeatMapSection, of: attends },
   { id: "cell", title: "One weight", body: CellWorked, of: attends },

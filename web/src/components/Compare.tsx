@@ -9,6 +9,7 @@ import { outputOf, siteName } from "../reading";
 import { details, inspection, models, offline, other, task } from "../state";
 import { visible } from "../words";
 import { Chosen } from "./Chosen";
+import { NumbersDrawing } from "./NumbersDrawing";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 import { chance } from "./Ranked";
@@ -96,7 +97,7 @@ function Outputs({ of: side, differs }: { of: Inspection; differs: number | null
             <tr key={index}>
               <th scope="row">{siteName(side, prediction)}</th>
               <td>{marked(index)}</td>
-              <td>{prediction.kind === "number" ? "" : chance((prediction.alternatives[0] ?? prediction).log_probability)}</td>
+              <td>{prediction.kind === "number" || prediction.kind === "series" ? "" : chance((prediction.alternatives[0] ?? prediction).log_probability)}</td>
             </tr>
           ))}
         </tbody>
@@ -111,6 +112,7 @@ function Column({ of: side, differs, testId }: { of: Inspection; differs: number
       <h3>
         {side.model.name}, {side.model.checkpoint}
       </h3>
+      {side.surfaces[1]?.kind === "series" && <NumbersDrawing of={side} index={0} testId={`${testId}-numbers`} />}
       <Outputs of={side} differs={differs} />
       <Chosen of={side} testId={`${testId}-heatmap`} />
     </div>

@@ -1,7 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { copyText } from "../clipboard";
-import { alignedSvg, download, exportPage, exportPng, heatMapSvg, stripSvg } from "../exporting";
+import { alignedSvg, download, exportPage, exportPng, heatMapSvg, numbersSvg, stripSvg } from "../exporting";
 import { fileName } from "../format";
+import { described } from "../inputs";
+import { isNumeric } from "../numbers";
 import { inspection, offline } from "../state";
 import { Problem } from "./Problem";
 import { Snippet } from "./Snippet";
@@ -35,7 +37,7 @@ function CopyLink() {
 }
 
 export function Export() {
-  const { text } = inspection.value!;
+  const text = described(inspection.value!.text);
   const svg = (drawing: string, part: string) => download(drawing, "image/svg+xml", fileName(text, `${part}.svg`));
   const png = (drawing: string, part: string) => void exportPng(drawing, fileName(text, `${part}.png`));
   return (
@@ -62,7 +64,17 @@ export function Export() {
             </Choice>
           </>
         )}
-        {alignedView.value && (
+        {isNumeric(inspection.value!.surfaces[0]) && (
+          <>
+            <Choice id="numbers-svg" onClick={() => svg(numbersSvg(), "input")}>
+              Input, SVG
+            </Choice>
+            <Choice id="numbers-png" onClick={() => png(numbersSvg(), "input")}>
+              Input, PNG
+            </Choice>
+          </>
+        )}
+        {alignedView.value && !isNumeric(inspection.value!.surfaces[0]) && (
           <>
             <Choice id="aligned-svg" onClick={() => svg(alignedSvg(), "aligned")}>
               Aligned text, SVG

@@ -22,6 +22,7 @@ interface Properties {
 }
 
 const LONGEST = 14;
+const MANY = 100;
 
 function short(label: string): string {
   const text = visible(label);
@@ -40,7 +41,9 @@ export function HeatMap({ matrix, colors = matrix, allowed = null, queries, keys
   const geometry = useMemo(() => {
     const room = (texts: string[]) => Math.ceil(Math.max(0, ...texts.map((text) => measureText(short(text))))) + 12;
     const left = room(queries);
-    const size = Math.max(9, Math.min(28, Math.floor((width - left - 2) / keys.length)));
+    // Many positions have small cells; some of their labels are left out.
+    const smallest = Math.max(queries.length, keys.length) > MANY ? 3 : 9;
+    const size = Math.max(smallest, Math.min(28, Math.floor((width - left - 2) / keys.length)));
     return { left, top: room(keys), size };
   }, [queries, keys, width]);
   const { left, top, size } = geometry;

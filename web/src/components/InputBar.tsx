@@ -1,10 +1,13 @@
 import { submit } from "../actions";
 import { directionOf } from "../languages";
-import { count, lengthOf, textProblem } from "../limits";
+import { inputProblem } from "../files";
+import { described, isFileLine } from "../inputs";
+import { count, kibibytes, lengthOf } from "../limits";
 import { output, predict } from "../predicting";
 import { isBaseline, answer, form, translateWhileTyping, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
 import { visible } from "../words";
 import { FileField } from "./FileField";
+import { FILE_KINDS } from "./FileInputs";
 import { Glossary } from "./Glossary";
 import { InputFields } from "./InputFields";
 import { KeyField } from "./KeyField";
@@ -19,6 +22,10 @@ import { CheckpointPicker, ModelPicker, SearchFields } from "./Settings";
 const continues = () => details.value?.streams === true;
 /** Whether inputs are names, which fit on one line. */
 const hasNames = () => details.value?.input?.kind === "nodes" || details.value?.input?.kind === "items";
+/** Whether inputs are files. */
+const hasFiles = () => FILE_KINDS.includes(details.value?.input?.kind ?? "text");
+const FILES: Record<string, string> = { audio: "Sound", image: "Image", table: "Table" };
+const takesTable = () => details.value?.input?.kind === "table";
 const verb = () => (translates.value ? "Translate" : inspects.value && continues() ? "Inspect" : "Predict");
 
 /** The number of characters of the input, with the limits of the server. */
@@ -26,7 +33,15 @@ function Count() {
   const limits = details.value?.limits;
   if (!limits) return null;
   const text = translates.value ? form.text.value.trim() : form.text.value;
-  const over = textProblem(form.text.value, limits) !== "";
+  const over = inputProblem(form.text.value, limits) !== "";
+  if (hasFiles()) {
+    if (!limits.file_bytes) return null;
+    return (
+      <span id="text-limits" class={over ? "problem figures" : "quiet figures"} data-testid="text-limits">
+        {kibibytes(isFileLine(text) ? text.length : 0)} of {kibibytes(limits.file_bytes)} of a request
+      </span>
+    );
+  }
   return (
     <span id="text-limits" class={over ? "problem figures" : "quiet figures"} data-testid="text-limits">
       {lengthOf(text).toLocaleString("en")} of {count(limits.characters, "character")}
@@ -59,7 +74,7 @@ function Examples() {
 
 const LONGEST = 60;
 const shortened = (text: string) => {
-  const line = text.replaceAll("\t", " | ").replaceAll("\n", " ");
+  const line = described(text).replaceAll("\t", " | ").replaceAll("\n", " ");
   return visible(line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line);
 };
 
@@ -108,7 +123,7 @@ function Form() {
       <Examples />
       <div class="controls">
         <label for="text">
-          <b data-testid="direction">{(translates.value ? model && directionOf(model) : model?.takes) || "Text"}</b>
+          <b data-testid="direction">{(translates.value ? model && directionOf(model) : FILES[model?.input?.kind ?? ""] ?? model?.takes) || "Text"}</b>
         </label>
         {translates.value && <Languages />}
         {isExample.value && (
@@ -129,8 +144,7 @@ function Form() {
         )}
         <Buttons />
         <span id="text-keys" class="quiet">
-          Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}
-          {hasNames() ? "." : ", Shift+Enter starts a new line."}
+          {hasFiles() && !takesTable() ? "" : `Enter ${continues() ? "continues" : translates.value ? "translates" : "predicts"}${hasNames() ? "." : ", Shift+Enter starts a new line."}`}
         </span>
         <Count />
       </div>
@@ -154,7 +168,7 @@ function Waiting() {
         ? `The input, the model or a setting has changed. Press ${button}.`
         : written
           ? `Press ${button}.`
-          : `Write ${model.takes ?? "a text"}${model.examples?.length ? " or choose an example" : ""}, and press ${button}.`}
+          : `${hasFiles() ? "Choose a file" : `Write ${model.takes ?? "a text"}`}${model.examples?.length ? " or choose an example" : ""}, and press ${button}.`}
     </p>
   );
 }

@@ -3,6 +3,7 @@ import { useId } from "preact/hooks";
 import { joinNames, namesOf } from "../inputs";
 import { languageName } from "../languages";
 import { form, details, translates } from "../state";
+import { ImageInput, SoundInput, TableInput } from "./FileInputs";
 
 interface Properties {
   send: (event: Event) => void;
@@ -181,6 +182,10 @@ export function InputFields({ send }: Properties) {
   const model = details.value;
   const inputForm = model?.input ?? { kind: "text", boxes: [], choices: [] };
   if (inputForm.kind === "text" && inputForm.boxes.length > 1) return <Texts boxes={inputForm.boxes} send={send} />;
+  const submit = () => send(new Event("submit", { cancelable: true }));
+  if (inputForm.kind === "audio") return <SoundInput send={submit} />;
+  if (inputForm.kind === "image") return <ImageInput send={submit} />;
+  if (inputForm.kind === "table") return <TableInput send={submit} />;
   if (inputForm.kind === "gaps") return <Gaps send={send} />;
   if (inputForm.kind === "items") return <Names choices={inputForm.choices} label="Add an item" max={10_000} send={send} />;
   if (inputForm.kind === "nodes" && inputForm.boxes.length < 2) return <Name choices={inputForm.choices} send={send} />;

@@ -28,7 +28,7 @@ export function LensTable() {
               <th scope="row">{layer}</th>
               {lens.rows[index].slice(from).map(({ label, log_probability }, site) => (
                 <td key={site}>
-                  {visible(label)} <span class="quiet figures">{chance(log_probability)}</span>
+                  {visible(label)} {!["number", "series"].includes(predictions[sites[site]].kind) && <span class="quiet figures">{chance(log_probability)}</span>}
                 </td>
               ))}
             </tr>

@@ -1,6 +1,8 @@
+import { contentsOf } from "../inputs";
 import { inspectOutput, output, textOf } from "../predicting";
 import { details, inspection, inspects, status } from "../state";
 import { Copy } from "./Copy";
+import { HeardWords, wordsOf } from "./HeardWords";
 import { Ranked } from "./Ranked";
 
 interface Entry {
@@ -60,6 +62,7 @@ export function Predicted() {
         {continues && <span class="given">{current.input}</span>}
         {continues ? text.slice(current.input.length) : text}
       </p>
+      <HeardWords words={wordsOf(current.result)} sound={contentsOf(current.input, "audio")} />
       {!grows && (
         <p>
           <Copy text={text} of="the output" testId="copy" />{" "}

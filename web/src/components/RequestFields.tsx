@@ -25,7 +25,7 @@ export function RequestFields() {
               <input
                 type="number"
                 data-testid={`set-${name}`}
-                placeholder={own === null ? "off" : String(own)}
+                placeholder={own === null ? "default" : String(own)}
                 min={min}
                 max={name === "length" ? (details.value?.limits?.length ?? max) : max}
                 step={type === "integer" ? 1 : "any"}

@@ -1,12 +1,15 @@
+import { useMemo } from "preact/hooks";
 import { fixed } from "../format";
 import { edgeWeight } from "../graph";
+import { isNumeric, pieceName } from "../numbers";
 import { influence, strongestInfluences } from "../predicting";
 import { inspection, place, settled, shown, status } from "../state";
-import { outputPieces, strip, stripMode, stripModes, type Strip, type StripMode } from "../strip";
+import { outputPieces, plottedStrip, signed, strip, stripMode, stripModes, writtenValue, type Strip, type StripLine, type StripMode } from "../strip";
 import { isSpecial, visible } from "../words";
 import { isSpelled } from "../answers";
 import { nodeLabels } from "./Answer";
 import { GraphDrawing } from "./GraphDrawing";
+import { NumbersDrawing } from "./NumbersDrawing";
 import { Problem } from "./Problem";
 
 const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
@@ -14,9 +17,7 @@ const NAMES: Record<StripMode, string> = { influence: "influence", attention: "a
 // Maximum percentage of color behind a text. The text must remain legible.
 const MAX_SHADE = 45;
 
-/** A value with its sign. Influence is in nats, attention is a share. */
-const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
-const written = ({ mode, unit }: Strip, value: number | null) => (mode === "influence" ? `${signed(value)} ${unit}`.trim() : fixed(value ?? 0, 3));
+const written = ({ mode, unit }: Strip, value: number | null) => writtenValue(mode, unit, value);
 
 function Modes() {
   const modes = stripModes.value;
@@ -26,7 +27,7 @@ function Modes() {
       <legend class="hidden">Values</legend>
       {modes.map((mode) => (
         <label key={mode}>
-          <input type="radio" name="strip" data-testid={`strip-${mode}`} checked={stripMode.value === mode} onChange={() => (stripMode.value = mode)} /> {NAMES[mode]}
+          <input type="radio" name="strip" data-testid={`strip-${mode}`} checked={(strip.value?.mode ?? stripMode.value) === mode} onChange={() => (stripMode.value = mode)} /> {NAMES[mode]}
         </label>
       ))}
     </fieldset>
@@ -54,7 +55,7 @@ function Outputs() {
 }
 
 /** One line of the input, each piece shaded by its value. */
-function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][number]; from: number; letters: boolean }) {
+function Line({ of, line, from, letters }: { of: Strip; line: StripLine; from: number; letters: boolean }) {
   const size = Math.max(Math.abs(of.min), Math.abs(of.max), 1e-9);
   return (
     <p class={`lines answered${letters ? " letters" : ""}`} data-testid={from ? `strip-line-${from}` : "influences"}>
@@ -118,6 +119,24 @@ function Graph({ of }: { of: Strip }) {
   );
 }
 
+/** The text of a piece, or its time or place. */
+function nameOf(index: number, piece: number, text: string): string {
+  const surface = inspection.value!.surfaces[index];
+  return isNumeric(surface) ? pieceName(surface, piece) : visible(text);
+}
+
+/** A surface of numbers with a bar for each value. */
+function Numbers({ of, line }: { of: Strip; line: StripLine }) {
+  const current = inspection.value!;
+  const drawn = useMemo(() => plottedStrip(of, line, current.surfaces[line.surface!]), [of, line, current]);
+  return <NumbersDrawing of={current} index={line.surface!} strip={drawn} testId={`why-numbers-${line.surface}`} />;
+}
+
+/** One line of the strip as text or as a drawing. */
+function StripPart({ of, line, from, letters }: { of: Strip; line: StripLine; from: number; letters: boolean }) {
+  return line.surface === null ? <Line of={of} line={line} from={from} letters={letters} /> : <Numbers of={of} line={line} />;
+}
+
 /** The input, each piece shaded by its influence on the answer, or by the attention of a head. */
 export function Why() {
   const current = strip.value;
@@ -134,13 +153,13 @@ export function Why() {
           <p>
             {current.mode === "influence" ? "Influence on" : "Attention for"} <b data-testid="influence-of">{visible(current.label)}</b>:
           </p>
-          {graph ? <Graph of={current} /> : current.lines.map((line, index) => <Line key={index} of={current} line={line} from={index} letters={letters} />)}
-          <Scale of={current} />
+          {graph ? <Graph of={current} /> : current.lines.map((line, index) => <StripPart key={index} of={current} line={line} from={index} letters={letters} />)}
+          {current.lines.some(({ surface }) => surface === null) && <Scale of={current} />}
           {current.mode === "influence" && influence.value && (
             <ol class="figures" data-testid="strongest">
-              {strongestInfluences(influence.value).map(({ piece, value }, order) => (
+              {strongestInfluences(influence.value).map(({ surface, index, piece, value }, order) => (
                 <li key={order}>
-                  <b>{visible(piece)}</b> {written(current, value)}
+                  <b>{nameOf(surface, index, piece)}</b> {written(current, value)}
                 </li>
               ))}
             </ol>

@@ -1,0 +1,1 @@
+"""Speech recognition: generate the text of a recording."""

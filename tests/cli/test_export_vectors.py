@@ -1,0 +1,31 @@
+"""``regard export`` of models that read vectors: formats of text models are refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.errors import ConfigError
+
+
+@pytest.mark.parametrize("kind", ["forecasting", "recognition"])
+@pytest.mark.parametrize("format", ["ctranslate2", "marian", "onnx", "transformers"])
+def test_formats_of_text_models_are_refused(
+    kind: str, format: str, runs: dict[str, Path], regard: Callable[..., Any], tmp_path: Path
+) -> None:  # fmt: skip
+    refused = regard("export", runs[kind], tmp_path / "out", "--to", format).exception
+    assert isinstance(refused, ConfigError) and kind in str(refused) and "--to hub" in str(refused)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["forecasting", "recognition"])
+def test_a_folder_to_share_has_a_card_and_no_paths(
+    kind: str, runs: dict[str, Path], regard: Callable[..., Any], tmp_path: Path
+) -> None:  # fmt: skip
+    assert regard("export", runs[kind], tmp_path / "out", "--to", "hub").exit_code == 0
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    task = {"forecasting": "time-series-forecasting", "recognition": "automatic-speech-recognition"}[kind]
+    assert f"pipeline_tag: {task}" in card and str(tmp_path.parent) not in card
