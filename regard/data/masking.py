@@ -73,6 +73,15 @@ def word_starts(tokenizer: Tokenizer) -> tuple[Flags, Flags]:
     return np.array(special + begins), np.array(special + spaces)
 
 
+def word_numbers(tokens: Tokens, starts: tuple[Flags, Flags]) -> Tokens:
+    """Return the number of the word of each token, ascending; ``starts``: masks from ``word_starts``."""
+    begins, spaces = starts
+    space = spaces[tokens]
+    first = begins[tokens] | space
+    first[1:] |= space[:-1]
+    return np.cumsum(first)
+
+
 def number_masked(maskable: Tokens, share: float) -> Tokens:
     """Return the number of tokens to choose from ``maskable`` tokens: the share, and at least one if there is any."""
     return np.minimum(np.maximum(np.rint(maskable * share), 1), maskable).astype(np.int64)
@@ -129,11 +138,7 @@ def _words(
     tokens: Tokens, maskable: Flags, count: int, random: np.random.Generator, starts: tuple[Flags, Flags]
 ) -> Flags:
     """Choose whole words in random order until enough tokens are chosen."""
-    begins, spaces = starts
-    space = spaces[tokens]
-    first = begins[tokens] | space
-    first[1:] |= space[:-1]
-    word = np.cumsum(first)
+    word = word_numbers(tokens, starts)
     chosen = np.zeros(len(tokens), bool)
     words = np.unique(word[maskable])
     for number in random.permutation(words):

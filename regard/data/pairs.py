@@ -18,6 +18,7 @@ from regard.data.length_index import LengthIndex
 from regard.data.order import batches_in_order, by_length, mixed_epoch
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
+from regard.data.unfinished_pairs import UnfinishedPair, UnfinishedPairs
 from regard.errors import DataError
 
 
@@ -27,7 +28,8 @@ class PairBatch(NamedTuple):
     The source may also be frames of floats, (rows, source, channels), without END.
 
     ``target_input`` is BEGIN + y and ``target_output`` is y + END, both with the mask ``target_valid``. The source ends
-    in END. ``index`` holds the pair of each row; ``weight`` counts target tokens, END included.
+    in END. ``index`` holds the pair of each row; ``weight`` counts target tokens, END included. ``visible_until``:
+    number of source positions that each target position may see; () for all.
     """
 
     source: Tensor  # (rows, source)
@@ -37,6 +39,7 @@ class PairBatch(NamedTuple):
     target_valid: Tensor  # (rows, target)
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
+    visible_until: Tensor | tuple[()] = ()  # (rows, target)
 
 
 class PairExamples:
@@ -50,6 +53,7 @@ class PairExamples:
         files: the files of each corpus, from which ``texts`` reads the text again.
         computed: whether to compute the training order batch by batch from an index by length on disk. Memory is then
             constant.
+        unfinished: random changes of training pairs, for translation of sources that have not ended; None: none.
     """
 
     def __init__(
@@ -61,7 +65,9 @@ class PairExamples:
         seed: int,
         files: Sequence[CorpusConfig] = (),
         computed: bool = False,
+        unfinished: UnfinishedPairs | None = None,
     ) -> None:
+        self._unfinished = unfinished
         self.corpora, self.weights, self._files = corpora, list(weights), list(files)
         self._tokens, self._seed = tokens, seed
         self._order: LengthOrder | None = None
@@ -89,7 +95,9 @@ class PairExamples:
         return self.corpora.target_length.astype(np.int64) + 1
 
     def collate(self, examples: ExampleIndices) -> PairBatch:
-        return collate(self.corpora, examples.index)
+        if self._unfinished is None:
+            return collate(self.corpora, examples.index)
+        return collate_unfinished(self.corpora, examples, self._unfinished)
 
     def where(self, index: int) -> str:
         return self.corpora.where(index)
@@ -127,12 +135,33 @@ def pair_lengths(corpus: Corpora | Corpus) -> npt.NDArray[np.int32]:
 
 def collate(corpus: Corpora | Corpus, indices: Indices) -> PairBatch:
     """Read the pairs ``indices`` of ``corpus`` into one padded batch; about 3 µs per pair."""
-    sources = [corpus.source(index) for index in indices]
-    targets = [corpus.target(index) for index in indices]
-    source, source_valid = pad_sources(sources)
+    pairs = [UnfinishedPair(corpus.source(index), corpus.target(index)) for index in indices]
+    return _padded_batch(pairs, indices)
+
+
+def collate_unfinished(corpus: Corpora | Corpus, examples: ExampleIndices, changes: UnfinishedPairs) -> PairBatch:
+    """Read pairs with random changes into one padded batch; the draws are those of ``changes``."""
+    pairs = [
+        changes.draw(corpus.source(index), corpus.target(index), int(index), int(visit))
+        for index, visit in zip(*examples, strict=True)
+    ]
+    batch = _padded_batch(pairs, examples.index)
+    if all(pair.visible is None for pair in pairs):
+        return batch
+    whole = batch.source_valid.sum(1, keepdim=True).expand(batch.target_valid.shape).clone()
+    for row, pair in enumerate(pairs):
+        if pair.visible is not None:
+            whole[row, : len(pair.visible)] = torch.from_numpy(pair.visible)
+    return batch._replace(visible_until=whole)
+
+
+def _padded_batch(pairs: Sequence[UnfinishedPair], indices: Indices) -> PairBatch:
+    ended = [pair.ended for pair in pairs]
+    source, source_valid = pad_sources([pair.source for pair in pairs], ended)
+    target = padded_targets([pair.target for pair in pairs])
     index = torch.from_numpy(np.asarray(indices, np.int64))
-    weight = float(sum(map(len, targets)) + len(targets))
-    return PairBatch(source, source_valid, *padded_targets(targets), index, weight)
+    weight = float(sum(len(pair.target) + 1 for pair in pairs))
+    return PairBatch(source, source_valid, *target, index, weight)
 
 
 class PaddedTargets(NamedTuple):
@@ -145,13 +174,8 @@ class PaddedTargets(NamedTuple):
 
 def padded_targets(targets: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> PaddedTargets:
     """Return targets y as inputs BEGIN + y and outputs y + END, padded, and their mask, (rows, longest + 1)."""
-    width = max(map(len, targets)) + 1
-    output = np.full((len(targets), width), PAD, np.int64)
-    for row, target in enumerate(targets):
-        output[row, : len(target)] = target
-        output[row, len(target)] = END
-    lengths = np.fromiter(map(len, targets), np.int64, len(targets)) + 1
-    valid = np.arange(width) < lengths[:, None]
+    lengths, output = _with_end(targets, None)
+    valid = np.arange(output.shape[1]) < lengths[:, None]
     input = np.full_like(output, BEGIN)
     # y shifted right by one position. The END of the longest row drops off the edge; the END of shorter rows would
     # become an input, so it is replaced by PAD.
@@ -159,12 +183,25 @@ def padded_targets(targets: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -
     return PaddedTargets(torch.from_numpy(input), torch.from_numpy(output), torch.from_numpy(valid))
 
 
-def pad_sources(sources: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> tuple[Tensor, Tensor]:
-    """Append END to sources and pad them; return tokens and their mask, both (batch, longest + 1)."""
-    width = max(map(len, sources)) + 1
-    padded = np.full((len(sources), width), PAD, np.int64)
-    for row, source in enumerate(sources):
-        padded[row, : len(source)] = source
-        padded[row, len(source)] = END
-    lengths = np.fromiter(map(len, sources), np.int64, len(sources)) + 1
-    return torch.from_numpy(padded), torch.from_numpy(np.arange(width) < lengths[:, None])
+def pad_sources(
+    sources: Sequence[Sequence[int] | npt.NDArray[np.integer]], ended: Sequence[bool] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Append END to sources and pad them; return tokens and their mask, both (batch, longest + 1).
+
+    ``ended``: whether each source has ended and gets an END; default: all.
+    """
+    lengths, padded = _with_end(sources, ended)
+    return torch.from_numpy(padded), torch.from_numpy(np.arange(padded.shape[1]) < lengths[:, None])
+
+
+def _with_end(
+    rows: Sequence[Sequence[int] | npt.NDArray[np.integer]], ended: Sequence[bool] | None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the length of each row and the rows with END, if they have ``ended``, padded to the longest + 1."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    padded = np.full((len(rows), int(lengths.max()) + 1), PAD, np.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = row
+    ends = np.ones(len(rows), bool) if ended is None else np.asarray(ended, bool)
+    padded[ends, lengths[ends]] = END
+    return lengths + ends, padded

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoded, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
-from regard.attention.mask import Padding
+from regard.attention.mask import Causal, Padding
 from regard.attention.span import Span
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
 from regard.engine.native_head import NativeHead
@@ -225,8 +225,10 @@ class _NativeEncoder:
     ) -> None:  # fmt: skip
         self.encoder = deepcopy(encoder).eval().float()
         self.stack: NativeStack | None = None
+        self._causal = False
         if encoder_obstacle(self.encoder) is None:
             transformer = cast(TransformerEncoder, self.encoder)
+            self._causal = reads_forward(transformer)
             layers = cast(Iterable[TransformerLayer], transformer.layers)
             self.stack = NativeStack(
                 kernels, format, cast(TokenInput, transformer.embedding), layers, transformer.norm, own_cells=False
@@ -278,12 +280,19 @@ class _NativeEncoder:
             begin = (end - np.array(lengths[first:last], np.int32))[sentence]
             batch.token, batch.slot = tokens[read : read + rows], torch.from_numpy(sentence + first)
             batch.begin, batch.time = torch.from_numpy(begin), torch.from_numpy(number - begin)
-            batch.end, batch.sources = torch.from_numpy(end[sentence]), tables
+            ends = number + np.int32(1) if self._causal else end[sentence]
+            batch.end, batch.sources = torch.from_numpy(ends), tables
             if states is not None:
                 width = slice(self.states.first, self.states.first + states.shape[1])
                 runner.prepare(rows)[:, width] = states[read : read + rows]
             read += rows
             runner.run(rows, longest, [0, *end.tolist()])
+
+
+def reads_forward(encoder: TransformerEncoder) -> bool:
+    """Return whether the first layer is causal self-attention."""
+    mixer = encoder.layers[0].mixer
+    return isinstance(mixer, SelfAttention) and Causal() in mixer.mask.conjuncts()
 
 
 def groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
@@ -308,8 +317,9 @@ def encoder_obstacle(encoder: Encoder) -> str | None:
         return "its embeddings have segments or a norm"
     if encoder.embedding.token_dropout or type(encoder.layers[0].around_mixer.norm) is nn.Identity:
         return "its first layer has no norm, or its embeddings have token dropout"
+    masks = {Causal(), Padding()} if reads_forward(encoder) else {Padding()}
     for layer in cast(Iterable[TransformerLayer], encoder.layers):
-        reason = layer_obstacle(layer, None, own={Padding()}) or native_obstacle(layer)
+        reason = layer_obstacle(layer, None, own=masks) or native_obstacle(layer)
         if reason is not None:
             return reason
     return None

@@ -59,6 +59,7 @@ LAYERS: dict[str, Any] = SIZES | {"heads": 2, "feed_forward": 6}
 CONFIGS: dict[str, dict[str, Any]] = {
     "transformer": LAYERS,
     "transformer-rotary": LAYERS | {"position": "rotary", "norm": "pre"},
+    "transformer-causal": LAYERS | {"causal": True},
     "transformer-embedding-norm": LAYERS | {"embedding_norm": True, "embedding_scale": 1.0},
     "transformer-shaw": LAYERS | {"position": {"kind": "shaw", "clip": 2}},
     "transformer-global-local": LAYERS | {"mixer": {"kind": "global-local", "radius": 1}},

@@ -50,6 +50,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "attention_gate": True,
         "embedding_residual": True,
     },
+    "causal encoder": {"encoder": {"causal": True, "position": "rotary"}, "encoder_layers": 2},
     "unscaled": {"mixer": {"kind": "dot", "scale": 1.0}, "position": "learned"},
     "copying": {"copying": True},
     "copying-newer": {

@@ -15,8 +15,17 @@ from regard.errors import DataError, ModelError
 
 DEFAULT_SIZE = 8000
 FAILED = "the model's tokenizer failed on a text"
+FEW = 16  # lines that are encoded without threads
 THREADS = -1  # threads of SentencePiece per call; −1: all cores
 SAMPLE = 10_000_000  # lines that SentencePiece holds in memory; larger corpora are sampled
+
+
+def _encoded(processor: Any, lines: Sequence[str], kind: type) -> list[list[Any]]:
+    """Return the pieces of each line, as numbers or texts; a few lines do not pay for starting threads."""
+    if len(lines) <= FEW:
+        return [processor.encode(line, out_type=kind) for line in lines]
+    encoded: list[list[Any]] = processor.encode(list(lines), out_type=kind, num_threads=THREADS)
+    return encoded
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -48,7 +57,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         with foreign_errors(FAILED, None, error=ModelError):
-            return self._processor.encode(list(lines), out_type=int, num_threads=THREADS)
+            return _encoded(self._processor, lines, int)
 
     def _unknown(self, line: str) -> list[str]:
         with foreign_errors(FAILED, None, error=ModelError):
@@ -91,7 +100,7 @@ class MarianTokenizer(SentencePieceTokenizer):
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         marks, texts = zip(*map(split_language_mark, lines), strict=True) if lines else ((), ())
         with foreign_errors(FAILED, None, error=ModelError):
-            lines_of_pieces = self._processor.encode(list(texts), out_type=str, num_threads=THREADS)
+            lines_of_pieces = _encoded(self._processor, texts, str)
         return [
             [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
             for mark, pieces in zip(marks, lines_of_pieces, strict=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from regard.attention.heads import SelfAttention
-from regard.attention.mask import Causal, Padding
+from regard.attention.mask import Causal, Mask, Padding
 from regard.errors import ConfigError
 from regard.models.causal_config import CausalStackConfig
 from regard.models.execution import EXECUTIONS
@@ -28,8 +28,9 @@ Part = TypeVar("Part", bound=nn.Module)
 
 
 def encoder(config: TransformerEncoderConfig, input: Input) -> TransformerEncoder:
-    site = mixer_site(config, Padding(), where="model.encoder", causal=False)
-    everywhere = site if config.global_every is None else _global_site(config)
+    mask = Causal() & Padding() if config.causal else Padding()
+    site = mixer_site(config, mask, where="model.encoder", causal=config.causal)
+    everywhere = site if config.global_every is None else _global_site(config, mask)
     sites = [everywhere if number % (config.global_every or 1) == 0 else site for number in range(config.layers)]
     layers = [_layer(config, own._replace(layer=number)) for number, own in enumerate(sites)]
     if not config.first_norm:
@@ -79,13 +80,13 @@ def _configure(
     input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=scale)
 
 
-def _global_site(config: TransformerEncoderConfig) -> MixerSite:
+def _global_site(config: TransformerEncoderConfig, mask: Mask) -> MixerSite:
     """Return the site of the mixers that attend to all positions."""
     mixer, position = config.mixer.model_copy(update={"neighborhood": None, "sinks": None}), config.position
     if config.global_base is not None:
         position = position.model_copy(update={"base": config.global_base})
     whole = config.model_copy(update={"mixer": mixer, "position": position})
-    return mixer_site(whole, Padding(), where="model.encoder", causal=False)
+    return mixer_site(whole, mask, where="model.encoder", causal=config.causal)
 
 
 def _extend(config: TransformerEncoderConfig, input: Input) -> None:

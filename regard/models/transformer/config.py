@@ -108,6 +108,10 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
 class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
     """N layers of a mixer of the source and a feed-forward (Vaswani et al. 2017)."""
 
+    causal: bool = Field(
+        False,
+        description="positions see no later ones, and a source can be encoded word by word as it arrives",
+    )
     embedding_scale: float | None = Field(
         None, gt=0, le=LARGEST, description="factor of the embeddings; default: √width, as in the paper; BERT: 1"
     )

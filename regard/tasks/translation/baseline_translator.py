@@ -127,7 +127,9 @@ class BaselineTranslator(Translator):
         """Raise ConfigError: a baseline has no probabilities."""
         _refuse()
 
-    def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
+    def attentions(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, ended: bool = True
+    ) -> dict[str, Tensor]:
         """Raise ConfigError: a baseline has no attention."""
         _refuse()
 

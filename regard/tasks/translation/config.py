@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from regard.config.explain import InvalidCombination
-from regard.config.settings import ChoiceConfig, SearchConfig
+from regard.config.settings import ChoiceConfig, SearchConfig, TrainConfig
 from regard.data.column_names import pair_columns
 from regard.data.file_names import named_files
 from regard.data.reading import CorpusConfig, corpus_of_files
@@ -21,6 +22,7 @@ from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
 from regard.runs.run_config import Confidence, DataSection, Proposal, RunConfig
 
+WAITS = re.compile(r"[1-9][0-9]{0,2}(\.\.[1-9][0-9]{0,2})?")  # of wait-k: "3", or "1..9"
 METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "exact", "wer", "per", "rouge-1", "rouge-2", "rouge-l")
 
 
@@ -71,6 +73,50 @@ class DataConfig(DataSection):
         return self
 
 
+class TranslationTrainConfig(TrainConfig):
+    """Training of a translation model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    prefixes: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of pairs that each epoch cuts to a beginning of both sides, for translation of sources that "
+        "have not ended (--streaming)",
+    )
+    wait: str | None = Field(
+        None,
+        description='k of wait-k: "3", or "1..9" for a k drawn for each pair at each visit (Elbayad et al. 2020); '
+        "requires `model.encoder.causal = true`",
+    )
+
+    @property
+    def changes_pairs(self) -> bool:
+        """True if training also shows sources that have not ended."""
+        return bool(self.prefixes) or self.wait is not None
+
+    @property
+    def waits(self) -> tuple[int, int] | None:
+        """The smallest and largest k of wait-k; None if targets see the whole source."""
+        if self.wait is None:
+            return None
+        first, _, last = self.wait.partition("..")
+        return int(first), int(last or first)
+
+    @field_validator("wait")
+    @classmethod
+    def _check_wait(cls, wait: str | None) -> str | None:
+        if wait is None:
+            return None
+        if not WAITS.fullmatch(wait):
+            raise ValueError('write a number of words, such as "3", or a range, such as "1..9"')
+        first, _, last = wait.partition("..")
+        if last and int(first) > int(last):
+            raise ValueError("the range descends: write the smaller number first")
+        return wait
+
+
 class TranslationConfig(RunConfig):
     """Config of a translation run. Frozen; the saved file has a value for every key."""
 
@@ -81,6 +127,7 @@ class TranslationConfig(RunConfig):
 
     data: DataConfig
     model: ModelConfig = ModelConfig()
+    train: TranslationTrainConfig = TranslationTrainConfig()
     search: SearchConfig = SearchConfig()
 
     @property
@@ -170,6 +217,27 @@ class TranslationConfig(RunConfig):
                 "data.joint",
                 why="pieces of the source are copied to the output, which requires a joint vocabulary",
                 help="--set data.joint=true",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _waiting_needs_a_causal_encoder(self) -> Self:
+        encoder, decoder = self.model.encoder, self.model.decoder
+        if self.train.wait is None:
+            return self
+        if not getattr(encoder, "causal", False):
+            raise InvalidCombination(
+                "train.wait",
+                "model.encoder.causal",
+                why="the states of an encoder that reads both directions depend on the whole source",
+                help="--set model.encoder.causal=true",
+            )
+        if decoder.kind != "transformer" or self.model.copying:
+            raise InvalidCombination(
+                "train.wait",
+                "model.copying" if self.model.copying else "model.decoder.kind",
+                why="only a Transformer decoder without copying can see a part of the source",
+                help="--set model.decoder.kind=transformer, and model.copying=false",
             )
         return self
 

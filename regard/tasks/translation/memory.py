@@ -31,6 +31,7 @@ class MemoryTranslator(Translator):
         super().__init__(
             searching.model, searching.source, searching.target, searching.search, max_length=searching.max_length,
             crops=searching.crops, language=searching.language, engine=searching.engine,
+            reads_unfinished=searching.reads_unfinished,
         )  # fmt: skip
         self.without_memory, self.pairs, self.threshold = searching, pairs, threshold
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.observe import observe, shared_copy
 from regard.attention.span import Span
 from regard.core.wording import pluralize
 from regard.data.order import batches_in_order
@@ -31,6 +35,7 @@ class PairScorer:
         """
         self.model, self.source, self.target, self.max_length = model.eval(), source, target, max_length
         self.device = model.head.weight.device
+        self._observing = threading.Lock()
 
     @torch.no_grad()
     def score(
@@ -86,16 +91,50 @@ class PairScorer:
 
     @torch.no_grad()
     def log_probabilities(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        *,
+        model: EncoderDecoder | None = None,
+        ended: bool = True,
     ) -> Tensor:
-        """Return log p (batch, target, types) of each type at each target position, END included, for pairs of ids."""
-        return (model or self.model).log_probabilities(*self._taught(sources, targets))
+        """Return log p (batch, target, types) of each type at each target position, END included, for pairs of ids.
+
+        ``ended``: whether the sources are complete.
+        """
+        return (model or self.model).log_probabilities(*self._taught(sources, targets, ended))
+
+    def attentions(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, ended: bool = True
+    ) -> dict[str, Tensor]:
+        """Return attention weights (batch, heads, query, key) by name for pairs of ids, teacher-forced.
+
+        ``ended``: whether the sources are complete.
+        """
+        with self.observed() as model, observe(model) as tables:
+            self.log_probabilities(sources, targets, model=model, ended=ended)
+        return tables
+
+    def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
+        """Return the attention weights (heads, query, key) by name for one pair of ids, teacher-forced."""
+        return {name: weights[0] for name, weights in self.attentions([source], [target]).items()}
+
+    @contextmanager
+    def observed(self) -> Iterator[EncoderDecoder]:
+        """Yield a copy of the model for hooks, to one thread at a time; other threads can translate meanwhile."""
+        with self._observing, torch.no_grad():
+            yield self._shared_copy
+
+    @cached_property
+    def _shared_copy(self) -> EncoderDecoder:
+        return shared_copy(self.model)
 
     def _taught(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ended: bool
     ) -> tuple[Tensor, Span, Tensor, Span]:
         """Return source and target with their spans; target position t predicts piece t, and the last predicts END."""
-        sides = (pad_sources([list(pieces) for pieces in side]) for side in (sources, targets))
+        complete = [ended] * len(sources), [True] * len(targets)
+        sides = (pad_sources(*side) for side in zip((sources, targets), complete, strict=True))
         (source, source_valid), (output, valid) = ([x.to(self.device) for x in side] for side in sides)
         return source, Span.of(source_valid), shift_right(output, BEGIN), Span.of(valid)
 

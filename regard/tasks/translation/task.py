@@ -29,11 +29,13 @@ from regard.core.task import (
 from regard.core.wording import pluralize
 from regard.data.column_names import TEXTS, pair_columns
 from regard.data.corpus import Corpora, Corpus
+from regard.data.masking import word_starts
 from regard.data.pairs import PairBatch, PairExamples
 from regard.data.preparation import open_or_prepare
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import SPECIALS
+from regard.data.unfinished_pairs import UnfinishedPairs
 from regard.inference.decoding import Engine
 from regard.metrics.text import METRICS, OUTPUT_METRICS, metric_value
 from regard.models.build import build
@@ -62,18 +64,29 @@ def prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None
     codecs = make_codecs(run, log) if run.makes_codecs else open_codecs(run)
     parts: dict[str, str] = {}
 
-    def examples(name: str, corpora: tuple[CorpusConfig, ...], *, computed: bool = False) -> PairExamples:
+    def examples(name: str, corpora: tuple[CorpusConfig, ...], **training: Any) -> PairExamples:
         opened = _corpora(run, codecs, name, corpora, contents or {}, log, progress)
         parts.update({part.folder.name: part.content for part in opened.parts})
         weights = [corpus.weight for corpus in corpora]
         return PairExamples(
-            opened, weights, tokens=config.train.batch_tokens, seed=config.seed, files=corpora, computed=computed
+            opened, weights, tokens=config.train.batch_tokens, seed=config.seed, files=corpora, **training
         )  # fmt: skip
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
-    train = examples("train", config.data.train, computed=config.data.order == "feistel")
+    computed = config.data.order == "feistel"
+    train = examples("train", config.data.train, computed=computed, unfinished=_unfinished(config, codecs))
     longest = train.corpora.longest_source + 1  # for the end token
     return Data(train, valid, codecs, spec_of(codecs), parts, longest)
+
+
+def _unfinished(config: TranslationConfig, codecs: Codecs) -> UnfinishedPairs | None:
+    """Return the changes of training pairs that the config defines; None: none."""
+    train = config.train
+    if not train.changes_pairs:
+        return None
+    return UnfinishedPairs(
+        train.prefixes, train.waits, config.seed, (word_starts(codecs.source), word_starts(codecs.target))
+    )
 
 
 def _corpora(
@@ -141,7 +154,7 @@ def objective(config: TranslationConfig) -> Objective:
 
     def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
         model = cast(EncoderDecoder, net)
-        spans = Span.of(batch.source_valid), Span.of(batch.target_valid)
+        spans = Span.of(batch.source_valid), Span.of(batch.target_valid)._replace(visible_until=batch.visible_until)
         terms = model.loss(
             batch.source, spans[0], batch.target_input, spans[1], batch.target_output, smoothing=smoothing
         )
@@ -164,6 +177,7 @@ def _predictor(net: Any, codecs: Codecs, config: TranslationConfig, *, engine: E
     return Translator(
         net, codecs.source, codecs.target, config.search,
         max_length=config.data.max_length, crops=config.data.crops, language=config.data.target_language, engine=engine,
+        reads_unfinished=config.train.changes_pairs,
     )  # fmt: skip
 
 

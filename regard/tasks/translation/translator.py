@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from json import dumps
 from pathlib import Path
@@ -15,7 +13,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.attention.observe import observe, shared_copy
+from regard.attention.observe import observe
 from regard.config.explain import explain
 from regard.config.search_requests import SearchRequest
 from regard.config.search_settings import SearchSettings
@@ -57,6 +55,7 @@ class Translator(PairScorer):
         max_length: the maximum number of pieces of an input.
         crops: whether a longer input is truncated to ``max_length`` pieces; otherwise it is translated in parts.
         language: the target language, by which metrics split text.
+        reads_unfinished: whether training has shown it sources that have not ended, without END.
         engine: the decoding engine. None is float32, which has the same outputs as ``reference``, the network itself.
             ``bfloat16`` and ``int8`` have fewer bits and may choose other words; ``int8`` needs the C kernels, and
             ``torch`` is float32 without them.
@@ -75,12 +74,13 @@ class Translator(PairScorer):
         max_length: int,
         crops: bool = False,
         language: str | None = None,
+        reads_unfinished: bool = False,
         engine: Engine | None = None,
     ) -> None:
         super().__init__(model, source, target, max_length)
+        self.reads_unfinished = reads_unfinished
         self.search, self.crops, self.language, self.without_memory = search, crops, language, self  # see memory.py
         self.engine = possible(engine, torch_obstacle(model), native_obstacle(model))
-        self._observing = threading.Lock()
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
@@ -236,26 +236,10 @@ class Translator(PairScorer):
 
         return measure(examples, indices, names, translate, self.target.config, self.language)
 
-    def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
-        """Return the attention weights (heads, query, key) by name for one pair of ids, teacher-forced."""
-        with self.observed() as model, observe(model) as tables:
-            self.log_probabilities([source], [target], model=model)
-        return {name: weights[0] for name, weights in tables.items()}
-
-    @contextmanager
-    def observed(self) -> Iterator[EncoderDecoder]:
-        """Yield a copy of the model for hooks, to one thread at a time; other threads can translate meanwhile."""
-        with self._observing, torch.no_grad():
-            yield self._shared_copy
-
     @cached_property
     def decoding(self) -> Decoding:
         """Decoder in the layout of its engine, created at first use."""
         return Decoding(self.model, self.engine)
-
-    @cached_property
-    def _shared_copy(self) -> EncoderDecoder:
-        return shared_copy(self.model)
 
     def parts(self, line: str) -> list[list[int]]:
         """Return the pieces of a line, in one part unless it is too long; an empty list for a blank line.
