@@ -52,6 +52,10 @@ class MissingDataError(DataError):
     """A file, or a column of a table, that does not exist."""
 
 
+class SourceChangedError(DataError):
+    """A source that arrives in pieces, of which an earlier piece is now another one."""
+
+
 class ModelError(RegardError):
     """A run or model folder that cannot be loaded."""
 

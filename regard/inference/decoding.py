@@ -33,8 +33,11 @@ SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
 class Sources(Protocol):
     """The sources of a model: their form as tensors, and the limits of their outputs."""
 
-    def pad(self, sources: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return the sources (rows, length, *features) and which positions are valid (rows, length)."""
+    def pad(self, sources: Sequence[Any], ended: Sequence[bool]) -> tuple[Tensor, Tensor]:
+        """Return the sources (rows, length, *features) and which positions are valid (rows, length).
+
+        ``ended``: whether each source is complete; an END follows the tokens of a complete source only.
+        """
 
     def limits(self, sources: Sequence[Any], settings: SearchConfig) -> list[int]:
         """Return the maximum number of tokens of the outputs of each source, END included."""
@@ -43,8 +46,8 @@ class Sources(Protocol):
 class TokenSources:
     """Sources of tokens: an output may have ``search.max_extra`` more tokens than its source, END included."""
 
-    def pad(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        return pad_sources([list(tokens) for tokens in sources])
+    def pad(self, sources: Sequence[Sequence[int]], ended: Sequence[bool]) -> tuple[Tensor, Tensor]:
+        return pad_sources([list(tokens) for tokens in sources], ended)
 
     def limits(self, sources: Sequence[Sequence[int]], settings: SearchConfig) -> list[int]:
         return [len(tokens) + 1 + settings.max_extra for tokens in sources]
@@ -89,7 +92,8 @@ class Decoding:
     ) -> StatePair:
         """See ``SearchModel``. ``inputs``: sources, which are encoded in one pass."""
         assert isinstance(settings, SearchConfig)
-        source, valid = (x.to(self.device) for x in self.sources.pad([input.tokens for input in inputs]))
+        tokens, ended = [input.tokens for input in inputs], [input.ended for input in inputs]
+        source, valid = (x.to(self.device) for x in self.sources.pad(tokens, ended))
         longest = max_lengths(self.sources, inputs, settings, self.positions).to(self.device)
         session = self._model.session(source, Span.of(valid))
         best = (

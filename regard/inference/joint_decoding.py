@@ -55,7 +55,7 @@ class JointDecoding:
     @torch.no_grad()
     def encode(self, sources: Sequence[object]) -> tuple[Encoded, Tensor]:
         """Return the encoded sources, and the sources as a tensor."""
-        source, valid = (x.to(self.device) for x in self.sources.pad(sources))
+        source, valid = (x.to(self.device) for x in self.sources.pad(sources, [True] * len(sources)))
         return self.encoder(source, Span.of(valid)), source
 
     @torch.no_grad()

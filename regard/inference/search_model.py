@@ -49,7 +49,7 @@ class SearchInput:
 
     ``tokens``: the tokens of a source or prompt, or a source of another type (see ``decoding.Sources``). ``prefix``:
     tokens with which outputs begin. ``constraints``: sequences that outputs contain. ``draws``, ``listeners``: one per
-    output; empty without sampling or receivers.
+    output; empty without sampling or receivers. ``ended``: False if more of the source may arrive.
     """
 
     tokens: Any
@@ -57,6 +57,7 @@ class SearchInput:
     constraints: Constraints = ()
     draws: Sequence[Draws] = ()
     listeners: Sequence[TokenListener] = field(default=())
+    ended: bool = True
 
 
 class SearchModel(Protocol):
@@ -114,7 +115,8 @@ def start_search(
     if not constrained and watch is None and (choice.draws or settings.beam == 1):
         samples = settings.nbest if choice.draws else 1
         draws = [stream for input in inputs for stream in input.draws]
-        listeners = [listener for input in inputs for listener in input.listeners]
+        unheard: list[TokenListener | None] = [None] * samples
+        listeners = [listener for input in inputs for listener in input.listeners or unheard]
         histories = [input.tokens for input in inputs] if continues else None
         rows = start_rows(
             ids, symbols, max_lengths=max_lengths, prefixes=prefixes, choice=choice, samples=samples, draws=draws,

@@ -81,7 +81,7 @@ def start_rows(
     samples: int = 1,
     draws: Sequence[Draws] | None = None,
     histories: Sequence[Sequence[int]] | None = None,
-    listeners: Sequence[TokenListener] | None = None,
+    listeners: Sequence[TokenListener | None] | None = None,
 ) -> SearchState:
     """Return the state of a search by rows before its first step.
 
@@ -94,7 +94,7 @@ def start_rows(
         samples: outputs, and rows of the model state, of each sentence.
         draws: random numbers of each output, sentence by sentence; None for a choice without sampling.
         histories: tokens before the outputs of each sentence that penalties count, such as those of a prompt.
-        listeners: receivers of the tokens of each output, sentence by sentence.
+        listeners: receivers of the tokens of each output, sentence by sentence; None for an output without one.
     """
     outputs = []
     for number, (id, limit) in enumerate(zip(ids, max_lengths.tolist(), strict=True)):

@@ -49,7 +49,7 @@ class FrameSources:
     def __init__(self, features: Features) -> None:
         self.features = features
 
-    def pad(self, sources: Sequence[Frames]) -> tuple[Tensor, Tensor]:
+    def pad(self, sources: Sequence[Frames], ended: Sequence[bool]) -> tuple[Tensor, Tensor]:
         return padded_frames(sources)
 
     def limits(self, sources: Sequence[Frames], settings: SearchConfig) -> list[int]:

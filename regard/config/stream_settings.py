@@ -1,0 +1,9 @@
+"""Settings of streams: the policy, and its lag. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+PolicyName = Literal["wait-k", "local-agreement", "alignatt"]
+DEFAULT_POLICY: PolicyName = "local-agreement"
+DEFAULT_LAG: dict[PolicyName, int] = {"wait-k": 5, "local-agreement": 1, "alignatt": 2}

@@ -1,0 +1,146 @@
+"""Policies of streaming: how many words of a hypothesis are committed while its source is still arriving.
+
+A policy sees counts of words and no model. Its source may be text, in words, or sound, in frames. Committed words are
+never taken back: every later hypothesis begins with them. The end of the source commits the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, get_args
+
+from regard.config.stream_settings import PolicyName
+from regard.errors import ConfigError
+
+NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
+
+
+class Draft(NamedTuple):
+    """The words of a hypothesis, and what a policy knows of them.
+
+    ``words``: all words, those committed earlier first. ``committed``: the number of these. ``ended``: whether the last
+    word is complete. ``previous``: the words of the hypothesis before this one. ``attended``: for each word, the number
+    of source units up to the last one that its pieces attend to; () unless the policy requested it.
+    """
+
+    words: Sequence[str]
+    committed: int
+    ended: bool
+    previous: Sequence[str] = ()
+    attended: Sequence[int] = ()
+
+    @property
+    def complete(self) -> int:
+        """The number of complete words."""
+        return len(self.words) if self.ended else max(len(self.words) - 1, 0)
+
+
+@dataclass(frozen=True)
+class Policy(ABC):
+    """Base of policies. ``lag``: see each policy; ``least`` is its minimum."""
+
+    lag: int
+    name: ClassVar[PolicyName]
+    least: ClassVar[int] = 1
+    needs_attention: ClassVar[bool] = False  # whether ``commit`` requires ``attended``
+    agrees: ClassVar[bool] = False  # whether ``commit`` compares with the hypothesis before
+
+    def __post_init__(self) -> None:
+        if self.lag < self.least:
+            raise ConfigError(
+                f"{self.name} requires a lag of at least {self.least}, not {self.lag}", where="lag", help=self.meaning
+            )
+
+    @property
+    @abstractmethod
+    def meaning(self) -> str:
+        """The quantity that the lag counts, as a sentence."""
+
+    def reads(self, read: int) -> int:
+        """Return the number of source units that the next hypothesis reads, of those that have arrived."""
+        return read
+
+    def may_write(self, read: int, committed: int) -> int | None:
+        """Return the number of further words that may be committed after ``read`` source units; None: no limit."""
+        return None
+
+    @abstractmethod
+    def commit(self, draft: Draft, read: int) -> int:
+        """Return the number of words to commit in all, at least ``draft.committed``."""
+
+
+class WaitK(Policy):
+    """Wait-k (Ma et al. 2019, Eq. 4): word t is written after g(t) = min(k + t − 1, |x|) source words; k is the lag.
+
+    If the model predicts END before the source has ended, nothing is written: the next word waits.
+    """
+
+    name = "wait-k"
+
+    @property
+    def meaning(self) -> str:
+        return "the lag is k: the number of source words that are read before the first word is written"
+
+    def may_write(self, read: int, committed: int) -> int | None:
+        return max(read - self.lag + 1 - committed, 0)
+
+    def commit(self, draft: Draft, read: int) -> int:
+        return max(min(draft.complete, read - self.lag + 1), draft.committed)
+
+
+class LocalAgreement(Policy):
+    """Local agreement of two hypotheses (Liu et al. 2020, LA-2): their longest common prefix is committed.
+
+    The lag is the number of source units between two hypotheses. The last word of a hypothesis that has not ended is
+    incomplete.
+    """
+
+    name = "local-agreement"
+    agrees = True
+
+    @property
+    def meaning(self) -> str:
+        return "the lag is the number of source words between two hypotheses"
+
+    def reads(self, read: int) -> int:
+        return read - read % self.lag
+
+    def commit(self, draft: Draft, read: int) -> int:
+        count = 0
+        for word, before in zip(draft.words[: draft.complete], draft.previous, strict=False):
+            if word != before:
+                break
+            count += 1
+        return max(count, draft.committed)
+
+
+class AlignAtt(Policy):
+    """AlignAtt (Papi et al. 2023, §3): words are committed while a_i = argmax_j A(x, y_i) ≤ |x| − f; f is the lag.
+
+    A is the attention of one head, without END of the source, which heads use as a sink. The first word with a piece
+    that attends to one of the last f source units waits, and all words after it.
+    """
+
+    name = "alignatt"
+    least = 0
+    needs_attention = True
+
+    @property
+    def meaning(self) -> str:
+        return "the lag is f: words wait while they attend to one of the last f source words"
+
+    def commit(self, draft: Draft, read: int) -> int:
+        count = draft.committed
+        while count < draft.complete and draft.attended[count] <= read - self.lag:
+            count += 1
+        return count
+
+
+POLICIES: dict[PolicyName, type[Policy]] = {policy.name: policy for policy in (WaitK, LocalAgreement, AlignAtt)}
+
+
+def make_policy(name: PolicyName, lag: int) -> Policy:
+    """Return the policy of that name; ConfigError for a lag below its minimum."""
+    return POLICIES[name](lag)
