@@ -111,9 +111,10 @@ class Bulk(NamedTuple):
     def requested_above(self, files: int) -> bool:
         """Return whether the command runs in bulk, for a verb that otherwise reads up to ``files`` files."""
         folder = self.output is not None and (self.output.endswith("/") or Path(self.output).is_dir())
-        return folder or len(self.files) > files or bool(self._option_names())
+        return folder or len(self.files) > files or bool(self.option_names())
 
-    def _option_names(self) -> list[str]:
+    def option_names(self) -> list[str]:
+        """Return the options of bulk processing that are set."""
         options = {
             "--shard": self.shard, "--merge": self.merge, "--workers": self.workers, "--on": self.on,
             "--strict": self.strict, "--block": self.block,
@@ -124,7 +125,7 @@ class Bulk(NamedTuple):
         """Return the output folder; raise ConfigError if the options do not define a bulk job."""
         help = f"regard {verb} RUN IN… -o OUT/"
         if self.output is None:
-            what = f"{self._option_names()[0]} requires" if self._option_names() else "several input files require"
+            what = f"{self.option_names()[0]} requires" if self.option_names() else "several input files require"
             raise ConfigError(f"{what} an output folder (bulk processing)", help=help)
         if Path(self.output).exists() and not Path(self.output).is_dir():
             raise ConfigError("the output of bulk processing must be a folder", where=self.output, help=help)

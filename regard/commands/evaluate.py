@@ -24,8 +24,9 @@ from regard.commands.options import (
 )  # fmt: skip
 from regard.commands.prediction_files import ROWS, require_prediction_file, write_predictions
 from regard.commands.progress import progress
-from regard.commands.setting_options import takes_settings
+from regard.commands.setting_options import option_group, takes_settings
 from regard.commands.several_ranks import several_ranks
+from regard.commands.stream_evaluation import STREAM_EVALUATION, StreamEvaluationRequest, evaluate_streams
 from regard.config.search_settings import SearchSettings
 from regard.core.atomic_files import explain_os_errors
 from regard.errors import ConfigError, ModelError
@@ -40,6 +41,7 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
+    "regard evaluate runs/m30k test.en test.de --streaming --policy alignatt --lag 0,1,2,3",
     "regard evaluate runs/book test.txt --stride 64",
     "regard evaluate runs/reviews test.csv --errors -o predictions.csv",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers report it, tokenized and "
@@ -142,6 +144,7 @@ def register(app: typer.Typer) -> None:
     app.command("evaluate", epilog=EPILOG)(evaluate)
 
 
+@option_group("stream", STREAM_EVALUATION, StreamEvaluationRequest)
 @takes_settings("search", SearchSettings, group="Search", without=("nbest",))
 def evaluate(
     run: Run,
@@ -157,6 +160,7 @@ def evaluate(
     errors: Errors = False,
     draw: Draw = None,
     sort: Sort = "label",
+    stream: StreamEvaluationRequest = StreamEvaluationRequest(),
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -175,7 +179,13 @@ def evaluate(
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     windows, analysis = {"stride": stride, "memory": memory}, _Analysis(output, errors, against, draw, sort)
     kind = folder.config.task.kind
-    if folder.task.reference_test is None:
+    stream.require_streaming()
+    opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
+    if stream.streaming:
+        _refuse(windows | analysis.options | {"draw": draw}, why="--streaming reports quality and latency only")
+        opening["checkpoint"] = checkpoint
+        evaluate_streams(folder, files, names, search, opening, stream, as_json=as_json)
+    elif folder.task.reference_test is None:
         why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
         _refuse(search | {"engine": engine}, why)
         set_up(device, threads)
@@ -183,7 +193,6 @@ def evaluate(
         _measure(folder, files, names, analysis, as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
         _refuse(windows | {"draw": draw}, why=f"the task of {run} is {kind}")
-        opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
         _compare(folder, files, names, search, opening, analysis, checkpoint=checkpoint, as_json=as_json)
 
 

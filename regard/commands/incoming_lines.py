@@ -89,6 +89,32 @@ def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[s
 
 
 @contextmanager
+def open_bytes(file: Path | None, *, watched: bool) -> Iterator[tuple[Callable[[], bytes], str]]:
+    """Yield a function that waits for the next bytes of a file or of standard input, empty at its end, and the name.
+
+    Args:
+        file: the file, plain or .gz; None for standard input.
+        watched: raise BrokenPipeError while waiting if the reader of standard output exits.
+
+    Raises:
+        DataError: if the file cannot be read.
+    """
+    from regard.data.packed_files import is_gzipped
+    from regard.data.text_files import read_lines
+
+    if file is not None and (not file.exists() or file.is_dir() or is_gzipped(file)):
+        lines = read_lines(file)
+        yield lambda: next((f"{line}\n".encode() for line in lines), b""), str(file)
+        return
+    with _opened(file) as number:
+        name = "standard input" if file is None else str(file)
+        if number is None:
+            yield lambda: sys.stdin.buffer.readline(), name
+        else:
+            yield partial(_read, number, name, watched), name
+
+
+@contextmanager
 def open_inputs(
     run: Path, file: Path | None, columns: Sequence[int | str], *, watched: bool
 ) -> Iterator[tuple[Iterator[str], Callable[[], bool], deque[str] | None]]:

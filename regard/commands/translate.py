@@ -28,7 +28,8 @@ from regard.commands.options import (
 )
 from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
-from regard.commands.setting_options import takes_settings
+from regard.commands.setting_options import option_group, takes_settings
+from regard.commands.streaming import STREAM_OPTIONS, StreamRequest, print_stream, refuse_with_streaming
 from regard.config.search_settings import SearchSettings
 from regard.core.wording import pluralize
 from regard.errors import ConfigError, DataError
@@ -89,10 +90,15 @@ AsJson = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add ``regard translate`` to the command line."""
-    examples = "regard translate runs/m30k < in.txt > out.txt", "regard translate runs/m30k a.txt b.txt.gz -o out/"
+    examples = (
+        "regard translate runs/m30k < in.txt > out.txt",
+        "regard translate runs/m30k a.txt b.txt.gz -o out/",
+        "talk | regard translate runs/m30k --streaming --policy alignatt --lag 2",
+    )
     app.command("translate", epilog=epilog(*examples))(translate)
 
 
+@option_group("stream", STREAM_OPTIONS, StreamRequest)
 @takes_bulk
 @takes_settings("requested", SearchSettings)
 def translate(
@@ -106,6 +112,7 @@ def translate(
     as_json: AsJson = False,
     resume: Resume = False,
     bulk: Bulk = Bulk(),
+    stream: StreamRequest = StreamRequest(),
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -120,8 +127,15 @@ def translate(
 
     With -o OUT/, files are processed in bulk: in blocks, by --workers processes. After an interruption, run the same
     command again to resume.
+
+    With --streaming, words are translated as they arrive, a stream for each line, and printed as they are committed.
+    Committed words are never taken back. A sentence is completed when the next one begins.
     """
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    stream.require_streaming()
+    if stream.streaming:
+        refuse_with_streaming(bulk, output=output, prefix=prefix, prefixes=prefixes, resume=resume)
+        return _stream(run, files, requested, stream, opening, as_json=as_json)
     if (bulk := bulk.with_files(files, output)).requested:
         _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else requested["nbest"])
         spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": requested["seed"]}
@@ -136,6 +150,25 @@ def translate(
     if search.seed is None:  # one seed for the whole command: equal lines give equal outputs in any chunk
         work = work._replace(search=search.model_copy(update={"seed": secrets.randbits(63)}))
     _report(model, *_translate_lines(work, run, bulk, job=job, resume=resume))
+
+
+def _stream(
+    run: Path, files: list[Path] | None, requested: dict[str, Any], stream: StreamRequest, opening: dict[str, Any],
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    """Translate the words of standard input or of one file as they arrive."""
+    from regard.inspection.streams import StreamSettings, open_stream
+    from regard.runs.run_folder import RunFolder
+
+    refuse_with_streaming(nbest=requested["nbest"])
+    if len(files or []) > 1:
+        raise ConfigError("--streaming reads one file, or standard input", where="FILE")
+    model = open_model(run, **opening)
+    options = StreamSettings(stream.policy, stream.lag)
+    search = search_settings(model.search, **requested)
+    streaming = open_stream(RunFolder.open(run), model, options, search=search, checkpoint=opening["checkpoint"])
+    file = next((file for file in files or [] if str(file) != "-"), None)
+    print_stream(streaming, file, as_json=as_json, revise=stream.revise)
 
 
 def _report(model: Translator, unknown: Counter[str], unread: int) -> None:

@@ -45,7 +45,7 @@ class Policy(ABC):
     name: ClassVar[PolicyName]
     least: ClassVar[int] = 1
     needs_attention: ClassVar[bool] = False  # whether ``commit`` requires ``attended``
-    agrees: ClassVar[bool] = False  # whether ``commit`` compares with the hypothesis before
+    paces: ClassVar[bool] = False  # whether the number of words read decides alone
 
     def __post_init__(self) -> None:
         if self.lag < self.least:
@@ -78,6 +78,7 @@ class WaitK(Policy):
     """
 
     name = "wait-k"
+    paces = True
 
     @property
     def meaning(self) -> str:
@@ -98,7 +99,6 @@ class LocalAgreement(Policy):
     """
 
     name = "local-agreement"
-    agrees = True
 
     @property
     def meaning(self) -> str:

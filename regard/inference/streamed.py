@@ -88,13 +88,13 @@ def _stream_batch(model: Advances, texts: Sequence[str], interrupted: Callable[[
         answers = model.advance(requests, interrupted=interrupted)
         seconds = time.perf_counter() - begin
         for number, answer in zip(active, answers, strict=True):
-            streamed[number].revisions += _revised(outputs[number], answer)
+            streamed[number].revisions += revised_words(outputs[number], answer)
             streamed[number].add(answer, read, seconds)
             outputs[number] = answer
     return streamed
 
 
-def _revised(before: StreamOutput, after: StreamOutput) -> int:
+def revised_words(before: StreamOutput, after: StreamOutput) -> int:
     """Return the number of unstable words that another hypothesis has changed or removed."""
     shown, now = (before.committed + before.unstable).split(), (after.committed + after.unstable).split()
     same = 0

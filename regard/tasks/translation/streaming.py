@@ -33,6 +33,8 @@ from regard.search.contract import Hypothesis
 from regard.search.rows import TokenListener
 from regard.tasks.translation.translator import Translator
 
+SENTENCE_END = ".!?…。！？"
+
 
 class Alignment(Protocol):
     """The head that AlignAtt follows: see ``inspection.aligner.Aligner``."""
@@ -126,7 +128,7 @@ class StreamingTranslator:
         if not words or allowed == 0 or (known == read and not closes):
             return plan
         source, prefix = self._source(words), self._prefix(request.committed)
-        input = SearchInput(source, prefix, ended=closes or not self.translator.reads_unfinished)
+        input = SearchInput(source, prefix, ended=closes or self._ends_beginnings)
         if allowed is None:
             return plan._replace(input=input)
         listener = _WordLimit(self.translator.target, len(prefix), committed + allowed)
@@ -161,12 +163,22 @@ class StreamingTranslator:
         read, cursor = len(plan.words), cursor_of(plan.words)
         if plan.closes:
             return StreamOutput(text, text[len(committed) :], final=True, rest=plan.rest, read=read, cursor=cursor)
+        if hypothesis.finished:  # a sentence ends when its source does
+            text = max(text.rstrip(SENTENCE_END), committed, key=len)
         words, previous = text.split(), (committed + request.unstable).split()
         known = (*attended, *[read + 1] * (len(words) - len(attended)))
         draft = Draft(words, len(committed.split()), hypothesis.finished, previous, known)
         count = self._representable(text, self.policy.commit(draft, read), draft.committed)
         after = text_of_words(text, count) if count > draft.committed else committed
         return StreamOutput(after, after[len(committed) :], text[len(after) :], read=read, cursor=cursor)
+
+    @property
+    def _ends_beginnings(self) -> bool:
+        """True if END follows a source that has not ended: for a model that has only seen whole sentences in training.
+
+        Test-time wait-k (Ma et al. 2019, §4.2) hides END from any model.
+        """
+        return not self.translator.reads_unfinished and not self.policy.paces
 
     def _closed(self, text: str, words: list[str]) -> int:
         """Return the number of words of the present sentence: all, unless a next one begins or it is too long."""
