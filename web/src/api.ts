@@ -1,5 +1,6 @@
 import type { Inspection, ModelDetails, ModelEntry } from "./document";
 import { refusal } from "./limits";
+import type { StreamAnswer } from "./arriving";
 
 export interface InspectRequest {
   text: string;
@@ -18,6 +19,9 @@ export interface InspectRequest {
 
 /** The server requires an API key, or rejected the key. */
 export class KeyNeeded extends Error {}
+
+/** The request contradicts an earlier one. */
+export class Conflict extends Error {}
 
 const KEY = "regard-key";
 
@@ -42,6 +46,7 @@ async function fetchChecked(path: string, options: RequestInit = {}): Promise<Re
     () => "",
   );
   const message = refusal(response.status, serverMessage, response.headers.get("Retry-After"));
+  if (response.status === 409) throw new Conflict(message);
   throw response.status === 401 || response.status === 403 ? new KeyNeeded(message) : new Error(message);
 }
 
@@ -90,6 +95,11 @@ export async function translateWhole(request: InspectRequest & { glossary?: Reco
   const { text, model, beam, length_penalty, coverage_penalty, glossary } = request;
   const result = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty, glossary }, signal)).json();
   return result.translations[0].text;
+}
+
+/** Continues the translation of a source that is still arriving. */
+export async function stream(body: object): Promise<StreamAnswer> {
+  return (await post("./v1/stream", body, new AbortController().signal)).json();
 }
 
 export async function translateFile(file: File, model: ModelDetails, signal: AbortSignal): Promise<Blob> {

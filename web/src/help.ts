@@ -18,6 +18,15 @@ const WHERE: Help = {
 export const HELP: Record<string, Help> = {
   aligned: WHERE,
   links: WHERE,
+  streaming: {
+    content: "The translation of a text that is still arriving. Black words are committed; gray words may still change.",
+    reading:
+      "A word is read once a space follows it. The policy decides which words are certain. Enter ends the sentence. The " +
+      "bars show the number of source words that were read when each word was committed.",
+    limits:
+      "Committed words are never taken back, even if a later source word shows that they are wrong. A model that was " +
+      "trained on whole sentences only makes more of such errors; see train.prefixes.",
+  },
   heads: {
     content: "Every head of every layer. A row is a query, a column is a key. All heads of a type share one color scale.",
     reading:

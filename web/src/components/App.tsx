@@ -1,6 +1,6 @@
 import type { ComponentType } from "preact";
 import { HELP } from "../help";
-import { details, inspection, offline, other, replay } from "../state";
+import { details, inspection, offline, other, replay, translates } from "../state";
 import type { Inspection } from "../document";
 import { isNumeric } from "../numbers";
 import { heatView } from "../views";
@@ -18,6 +18,7 @@ import { LensTable } from "./LensTable";
 import { Measures } from "./Measures";
 import { NextTokens } from "./NextTokens";
 import { Section } from "./Section";
+import { Streaming } from "./Streaming";
 import { ThemePicker } from "./ThemePicker";
 import { Training } from "./Training";
 import { Why } from "./Why";
@@ -56,6 +57,7 @@ const PARTS: Part[] = [
   { id: "compare", title: "Side by side", body: Compare, of: () => !offline || other.value !== null },
 ];
 const TRAINING: Part = { id: "training", title: "Training", body: Training, of: () => true };
+const STREAMING: Part = { id: "streaming", title: "As it arrives", body: Streaming, of: () => true };
 const EXPORT: Part = { id: "export", title: "Share", body: Export, of: () => true };
 
 function jump(id: string) {
@@ -68,7 +70,8 @@ function partsShown(): Part[] {
   const current = inspection.value;
   const trained = offline ? details.value !== null || replay.value.length > 0 : details.value !== null;
   const training = trained ? [TRAINING] : [];
-  return current ? [...PARTS.filter((part) => part.of(current)), ...training, EXPORT] : training;
+  const streaming = !offline && translates.value && details.value !== null ? [STREAMING] : [];
+  return current ? [...PARTS.filter((part) => part.of(current)), ...streaming, ...training, EXPORT] : [...streaming, ...training];
 }
 
 export function App() {
