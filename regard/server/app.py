@@ -30,6 +30,7 @@ from regard.server.api import (
     libretranslate,
     openai,
     prediction_api,
+    stream_api,
     transcriptions,
 )
 from regard.server.api.requests import ClientDisconnected
@@ -71,6 +72,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         forecast_api,
         anomaly_api,
         generation_api,
+        stream_api,
         inspection_api,
         openai,
         transcriptions,

@@ -40,6 +40,7 @@ from regard.server.translation_request import (
 )
 
 Result = TypeVar("Result")
+STREAM_STEPS = 30  # steps of streams that a client may request for each request that it may begin
 MAX_AUXILIARY = 16  # maximum number of requests of one client in the queue of ``run_auxiliary``; clients share it
 
 
@@ -72,15 +73,21 @@ class Service:
         self._auxiliary_thread = threading.Thread(target=self._auxiliary.run, name="auxiliary", daemon=True)
         self._auxiliary_thread.start()
 
-    def admit(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
+    def admit(self, credentials: Credentials, *, continues: bool = False) -> tuple[str, ApiKey | None]:
         """Count a request; return the name of the client, and its key if keys are required.
+
+        Args:
+            credentials: of the client.
+            continues: whether it continues a stream; its steps are counted separately, with a higher limit.
 
         Raises:
             ApiError: if the key is invalid or the client sends too many requests.
         """
         client, key = self.identify(credentials)
         allowed = (key.requests_per_minute if key else None) or self.settings.requests_per_minute
-        wait = self.clients.counts.hit(client, allowed)
+        if continues:
+            allowed *= STREAM_STEPS
+        wait = self.clients.counts.hit(f"{client} (streams)" if continues else client, allowed)
         if wait is not None:
             raise ApiError(429, f"Slowdown: {allowed} per 1 minute", retry_after=wait)
         return client, key

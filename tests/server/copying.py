@@ -87,8 +87,11 @@ class Capitals:
     def __init__(self, says: Callable[[str], str]) -> None:
         self.decoding, self.says, self.without_memory = Copying(), says, self
         self.source: Any = SimpleNamespace(
-            reads_language_marks=False, decode=lambda pieces: "".join(chr(piece - FIRST) for piece in pieces)
+            reads_language_marks=False,
+            decode=lambda pieces: "".join(chr(piece - FIRST) for piece in pieces),
+            encode=lambda text: [FIRST + ord(letter) % 1000 for letter in says(text)],
         )  # a tokenizer
+        self.target, self.max_length, self.reads_unfinished = self.source, LIMIT, True
 
     def try_encode(self, phrase: str) -> list[int] | None:
         """It has no letters beyond Latin ones."""
