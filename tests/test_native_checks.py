@@ -190,7 +190,15 @@ def several(steps: int) -> dict[str, Any]:
 def test_several_steps_have_room_for_all_of_them() -> None:
     early = {"time": int32([0, POSITIONS - 3, 3, 4])}
     call(several(3) | early, ahead=3)
+    early = {"time": int32([0, POSITIONS - 3, 3, 4])}  # a call advances it
+    requested = [-1] * ROWS + [TYPES - 1] * ROWS + [0] * ROWS
+    room = {"requested_value": torch.zeros(3 * ROWS)}
+    call(several(3) | early | room | {"requested": int32(requested)}, ahead=3)
+    early = {"time": int32([0, POSITIONS - 3, 3, 4])}
     for wrong in (
+        several(3) | early | room | {"requested": int32([*requested[:-1], TYPES])},
+        several(3) | early | room | {"requested": int32([*requested[:-1], -2])},
+        several(3) | early | {"requested": int32(requested), "requested_value": torch.zeros(ROWS)},
         several(3),  # the last of them would be beyond the table of positions
         several(2) | early,
         several(3) | early | {"best_type": torch.zeros(ROWS, 3, dtype=torch.int32)},

@@ -45,6 +45,12 @@ class NativeHead:
         """
         value, token = torch.empty(steps, rows), torch.empty(steps, rows, dtype=torch.int32)
         self._request(request, 1, value, token)
+        if any(request.forced):
+            script = torch.full((steps, rows), -1, dtype=torch.int32)
+            for row, types in enumerate(request.forced):
+                script[: len(types), row] = int32(types[:steps])
+            batch = self.runner.batch
+            batch.requested, batch.requested_value = script.flatten(), torch.empty(steps * rows)
         done = self.runner.run(rows, longest, ahead=steps, end=request.end)
         return value[:done].t(), token[:done].t().long()
 
@@ -74,12 +80,13 @@ class NativeHead:
         batch, count = self.runner.batch, min(request.count, self.types)
         value, token = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
         self._request(request, count, value, token)
-        if not request.forced:
+        forced = request.forced_now(slice(0, rows))
+        if not forced:
             run()
             return value, token.long()
-        requested, forced = int32([-1 if type is None else type for type in request.forced]), torch.empty(rows)
-        batch.requested, batch.requested_value = requested, forced
+        requested, log_p = int32([-1 if type is None else type for type in forced]), torch.empty(rows)
+        batch.requested, batch.requested_value = requested, log_p
         run()
         best = token.long()
-        request.force(value, best, request.forced, list(forced))
+        request.force(value, best, forced, list(log_p))
         return value, best

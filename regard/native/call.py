@@ -149,7 +149,7 @@ class Call:
     every: int = 1  # the head computes only the last of every ``every`` rows
     best: int = 0
     suppressed: Int32[Tensor, "types"] | None = None
-    requested: Int32[Tensor, "results"] | None = None
+    requested: Int32[Tensor, "results"] | None = None  # of one step after the other, for several steps
     value: Float[Tensor, "results best"] | None = None  # [steps, rows] for several steps without a beam
     best_type: Int32[Tensor, "results best"] | None = None
     requested_value: Float[Tensor, "results"] | None = None
@@ -165,7 +165,7 @@ class Call:
             f"every must be positive and divide the number of rows ({rows}), got {self.every}",
         )
         searched = self.history is not None if self.beam else self.best == 1
-        if ahead > 1 and not (searched and self.every == 1 and self.requested is None):
+        if ahead > 1 and not (searched and self.every == 1 and (self.requested is None or self.beam is None)):
             raise ValueError(
                 f"{ahead} steps in one call require the best type of every row (best=1), or a beam with a history"
             )
@@ -214,9 +214,10 @@ class Call:
             self._pointer(needs, types)
             if self.best and self.requested is not None:
                 ends["requested"] = types
+                self._later_requests(sizes)
         for name in ends:
             if name != "sequence":
-                results = rows // self.every if name == "requested" else rows
+                results = rows // self.every * ahead if name == "requested" else rows
                 require_tensor(getattr(self, name), (results,), torch.int32, name)
         require(self.history is None or needs.cells != {}, "history requires a program with cells")
         if self.history is not None:
@@ -255,7 +256,14 @@ class Call:
         if self.suppressed is not None:
             require_tensor(self.suppressed, (len(self.suppressed),), torch.int32, "suppressed")
         if self.requested is not None:
-            require_tensor(self.requested_value, (results,), torch.float32, "requested_value")
+            require_tensor(self.requested_value, (results * sizes.ahead,), torch.float32, "requested_value")
+
+    def _later_requests(self, sizes: CallSizes) -> None:
+        """Check the types that are requested for later steps; those of the first step are checked with all lists."""
+        assert self.requested is not None
+        requested = self.requested[sizes.rows // self.every :]
+        if len(requested) and not -1 <= int(requested.min()) <= int(requested.max()) < sizes.types:
+            raise ValueError(f"requested types are not between -1 and {sizes.types - 1}")
 
     def _pointer(self, needs: Needs, types: int) -> None:
         """Check the tokens that the head copies."""

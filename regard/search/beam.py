@@ -174,7 +174,7 @@ class _BeamState(SearchState):
 
     @property
     def reduce(self) -> Reduce:
-        count, forced = 2 * self.width, self._forced() if any(self._prefixes) else ()
+        count, forced = 2 * self.width, self._forced() if any(self._prefixes) else []
         if self.no_repeat is not None:  # enough candidates must remain without the repeating ones
             self._repeating = self._followers(self.no_repeat)
             repeating = max(map(len, self._repeating))
@@ -193,12 +193,12 @@ class _BeamState(SearchState):
         least = pool[-1].score * self.normalize(self._max_lengths[block])
         return least + 1e-12 * abs(least)
 
-    def _forced(self) -> list[int | None]:
-        """Return the token that a prefix forces on each row."""
-        forced: list[int | None] = []
+    def _forced(self) -> list[Sequence[int]]:
+        """Return the tokens that a prefix forces on each row from now on; empty if no row has one."""
+        forced: list[Sequence[int]] = []
         for prefix, position in zip(self._prefixes, self._position.tolist(), strict=True):
-            forced += [prefix[position] if position < len(prefix) else None] * self._tokens.shape[1]
-        return forced
+            forced += [prefix[position:]] * self._tokens.shape[1]
+        return forced if any(forced) else []
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         if len(reduced) > 2:

@@ -28,6 +28,8 @@ class LiveTotals(NamedTuple):
 class BestTypes:
     """A ``Reduce``: log-probability and id of the best types of each row, or of the one type that is forced.
 
+    ``forced``: of each row, the types that are forced at this step and at the following ones.
+
     ``ahead``: maximum number of tokens that a capable decoder may generate in one call. Without ``beam``, it feeds each
     row its best type (``count`` 1) until one is ``end``, and returns one column per token. With ``beam``, it extends
     the live hypotheses by the best types that do not end. It stops when one of the ``width`` best ends or a sentence
@@ -38,16 +40,21 @@ class BestTypes:
 
     count: int
     suppressed: tuple[int, ...] = ()
-    forced: Sequence[int | None] = ()  # by row, of all rows; empty if no type is forced
+    forced: Sequence[Sequence[int]] = ()  # by row, of all rows; empty if no type is forced
     ahead: int = 1
     end: int = -1
     beam: LiveTotals | None = None
 
     def __call__(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
         value, token = best_types(log_p, self.count, self.suppressed)
-        forced = self.forced[rows]
+        forced = self.forced_now(rows)
         self.force(value, token, forced, [log_p[row, type or 0] for row, type in enumerate(forced)])
         return value, token
+
+    def forced_now(self, rows: slice) -> list[int | None]:
+        """Return the type that is forced on each row at this step; empty if none is forced on any."""
+        forced = [types[0] if types else None for types in self.forced[rows]]
+        return forced if any(self.forced[rows]) else []
 
     @staticmethod
     def force(

@@ -127,10 +127,10 @@ class RowSearch(SearchState):
         """Return whether every row needs its most probable token only."""
         return all(output.chooser.choice.is_plain and not output.alternatives for output in self._outputs)
 
-    def _forced(self) -> list[int | None]:
-        """Return the token that a prefix forces on each row; empty if no row has one."""
+    def _forced(self) -> list[Sequence[int]]:
+        """Return the tokens that a prefix forces on each row from now on; empty if no row has one."""
         forced = [output.forced() for output in self._outputs]
-        return forced if any(token is not None for token in forced) else []
+        return forced if any(forced) else []
 
     @property
     def reduce(self) -> Reduce:
@@ -138,7 +138,9 @@ class RowSearch(SearchState):
             return lambda log_p, rows: (log_p,)
         forced = self._forced()
         has_listener = any(output.listener is not None for output in self._outputs)
-        ahead = 1 if forced or has_listener else min((output.left for output in self._outputs), default=1)
+        ahead = min((output.left for output in self._outputs), default=1)
+        if has_listener:  # it may end an output at any token that is not forced
+            ahead = min(ahead, max(min(map(len, forced), default=1), 1))
         return BestTypes(1, self.symbols.suppressed, forced, ahead, self.symbols.end)
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
@@ -148,8 +150,8 @@ class RowSearch(SearchState):
         (log_p,) = reduced
         tokens = choose_tokens(log_p, [output.chooser for output in self._outputs], self.symbols.suppressed)
         for row, forced in enumerate(self._forced()):
-            if forced is not None:
-                tokens[row] = forced
+            if forced:
+                tokens[row] = forced[0]
         return self._append(tokens[:, None], log_p.gather(1, tokens[:, None]), log_p, model_state)
 
     def _append(
@@ -223,10 +225,9 @@ class _Output:
         """The maximum number of further tokens; at least 1, since others of its sentence may continue."""
         return max(self.limit - len(self.token_log_probs), 1)
 
-    def forced(self) -> int | None:
-        """Return the next token of the prefix; None after the prefix."""
-        position = len(self.token_log_probs)
-        return self.prefix[position] if position < len(self.prefix) else None
+    def forced(self) -> Sequence[int]:
+        """Return the rest of the prefix."""
+        return self.prefix[len(self.token_log_probs) :]
 
     def append(self, token: int, log_prob: float, likely: Sequence[tuple[int, float]]) -> None:
         if self.is_over:

@@ -27,7 +27,7 @@ from regard.search.best_types import BestTypes
 from regard.search.choice import TokenChoice
 from regard.search.contract import Hypothesis, Symbols, chunked
 from regard.search.draws import Draws
-from regard.search.rows import row_search, start_rows
+from regard.search.rows import TokenListener, row_search, start_rows
 
 pytestmark = pytest.mark.unchecked  # of models and searches the other laws check the same calls
 TYPES, UNKNOWN, BEGIN, END = 23, 1, 2, 3
@@ -395,7 +395,7 @@ def test_a_row_of_the_kernels_is_the_same_in_any_company(format: Format, threads
 def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppressed: tuple[int, ...], shape: str) -> None:
     model = model_of(SHAPES[shape], dtype=torch.float32)
     quick, rows = native(model), [4, 5, 6]
-    tokens, forced = torch.tensor([[4], [5], [6]]), [None, 9, int(sources(rows)[0][2, 0])]
+    tokens, forced = torch.tensor([[4], [5], [6]]), [(), (9, 4), (int(sources(rows)[0][2, 0]),)]
     for wanted in (BestTypes(count, suppressed), BestTypes(count, suppressed, forced)):
         (value, found), _ = quick.chunked_step(tokens, quick.session(*sources(rows)), wanted)
         log_p, _ = quick.step(tokens, quick.session(*sources(rows)))
@@ -403,6 +403,65 @@ def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppresse
         torch.testing.assert_close(value, best, rtol=1e-5, atol=1e-5)
         reachable = best > -torch.inf
         assert torch.equal(found[reachable], token[reachable])
+
+
+class _Ends(TokenListener):
+    """Ends an output at its fourth token."""
+
+    def __init__(self, received: list[int]) -> None:
+        self.received = received
+
+    def add(self, token: int, log_probability: float, alternatives: Any) -> bool:
+        self.received.append(token)
+        return len(self.received) == 4
+
+
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize("shape", ["post", "newer", "copying"])
+def test_prefixes_of_any_lengths_are_forced_in_few_calls(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several forced tokens are one call of the kernels; outputs and all log-probabilities are those of the model."""
+    model = model_of(SHAPES[shape], dtype=torch.float32)
+    quick, rows, calls = native(model), [4, 5, 6, 0], 0
+    prefixes = [[9, 4, 17, 5, 6, 7, 8], [], [12], [5, 5, 5]]
+    run = quick.head.run_ahead
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return run(*arguments)
+
+    monkeypatch.setattr(quick.head, "run_ahead", counted)
+    limit = torch.tensor([12, 9, 10, 11])
+    for heard in (False, True):
+        found, received = [], []
+        for step, session in (
+            (chunked(model.step), model.session(*sources(rows))),
+            (quick.chunked_step, quick.session(*sources(rows))),
+        ):
+            own: list[list[int]] = [[] for _ in rows]
+            listeners = [_Ends(tokens) for tokens in own] if heard else None
+            state = start_rows(range(4), SYMBOLS, max_lengths=limit, prefixes=prefixes, listeners=listeners)
+            found.append(dict(search(step, (state, session))))
+            received.append(own)
+        assert received[0] == received[1]
+        for number, (one,) in found[0].items():
+            (other,) = found[1][number]
+            assert one.tokens == other.tokens and one.finished == other.finished
+            assert one.tokens[: len(prefixes[number])] == prefixes[number][: len(one.tokens)]
+            torch.testing.assert_close(
+                torch.tensor(one.token_log_probabilities),
+                torch.tensor(other.token_log_probabilities),
+                rtol=1e-4,
+                atol=1e-4,
+            )
+        if not heard:
+            assert 0 < calls <= 12  # about one for each output that ends, not one for each token
+    one = [prefixes[0]]
+    heard_alone = start_rows([0], SYMBOLS, max_lengths=limit[:1], prefixes=one, listeners=[_Ends([])])
+    calls = 0
+    list(search(quick.chunked_step, (heard_alone, quick.session(*sources([4])))))
+    assert calls == 1  # tokens that are forced are run ahead also if a listener may end the output
 
 
 @torch.no_grad()

@@ -1,16 +1,30 @@
 // Several steps of a search in one call, as long as they need no decision by Python.
 #include "native.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Runs up to `steps` steps, each row fed with its best type, until a type is `end`. Advances `token` and `time` of the batch;
-// `value` and `best_type` have one row of results per step. Returns the number of steps done; 0 as regard_run.
+// Makes the requested types of a step the results of their rows, and moves on to those of the next step.
+static void force(Batch *batch) {
+    for (int64_t row = 0; row < batch->rows; row++) {
+        if (batch->requested[row] < 0) continue;
+        batch->best_type[row] = batch->requested[row];
+        batch->value[row] = batch->requested_value[row] < -FLT_MAX ? -FLT_MAX : batch->requested_value[row];
+    }
+    batch->requested += batch->rows;
+    batch->requested_value += batch->rows;
+}
+
+// Runs up to `steps` steps, each row fed with its best type, or with the one that is requested for it at that step, until
+// a type is `end`. Advances `token` and `time` of the batch; `value` and `best_type` have one row of results per step, as
+// `requested` and `requested_value`. Returns the number of steps done; 0 as regard_run.
 int regard_run_ahead(const char *set, const Operation *program, int64_t count, Batch *batch, Pool *pool, int32_t *token,
                      int32_t *time, int steps, int32_t end) {
     for (int step = 1; step <= steps; step++) {
         if (!regard_run(set, program, count, batch, pool)) return 0;
         int ended = 0;
+        if (batch->requested) force(batch);
         for (int64_t row = 0; row < batch->rows; row++) {
             token[row] = batch->best_type[row];
             time[row]++;
