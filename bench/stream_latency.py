@@ -19,6 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,6 +142,7 @@ def serving(run: Path) -> Iterator[int]:
         assert process.stderr is not None
         lines = (re.search(r"running on http://127.0.0.1:(\d+)", line) for line in process.stderr)
         port = int(next(filter(None, lines))[1])
+        threading.Thread(target=lambda: [None for _ in process.stderr or ()], daemon=True).start()  # else it blocks
         until = time.monotonic() + 120
         while httpx.get(f"http://127.0.0.1:{port}/readyz").status_code != 200:
             assert time.monotonic() < until
@@ -148,7 +150,7 @@ def serving(run: Path) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
 
 
 if __name__ == "__main__":
