@@ -172,6 +172,8 @@ def test_alignatt_follows_the_given_head() -> None:
     class Fixed:
         """Piece t is aligned with source piece t; END of the source has the largest weight."""
 
+        attention = "decoder.0.source"
+
         def weights(self, attention: dict[str, torch.Tensor]) -> torch.Tensor:
             shape = attention["decoder.0.source"].shape
             table = torch.eye(shape[1], shape[2])

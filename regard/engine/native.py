@@ -17,6 +17,7 @@ from regard.attention.contract import Decoder, Encoded, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.attention.span import Span
+from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
 from regard.engine.native_head import NativeHead
 from regard.engine.native_layer import Attention
@@ -33,7 +34,7 @@ from regard.models.transformer.transformer import TransformerDecoder, Transforme
 from regard.native.beam import MAX_BEST
 from regard.native.call import Call, Tables
 from regard.native.library import Library, library
-from regard.native.program import CACHE_TYPES, FilledHeads, Format, Program
+from regard.native.program import CACHE_TYPES, FilledHeads, Format, Program, filled
 from regard.native.runner import Runner
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
@@ -176,12 +177,7 @@ class NativeEncoderDecoder:
         ahead, beam = 1, isinstance(reduce, BestTypes) and reduce.beam is not None
         if isinstance(reduce, BestTypes) and len(tokens) and self._can_run_ahead(reduce, session):
             ahead = min(reduce.ahead, session.history.shape[2] - last, MAX_STEPS)
-        if self.stack.grow(last + ahead):
-            self.runner.refresh()
-        if session.prepared is None:
-            session.prepared = _PreparedRows(session)
-        self.runner.batch.token = tokens.to(torch.int32, copy=True)
-        session.prepared.fill(self.runner.batch)
+        self._prepare(tokens, session, last + ahead)
         longest = max(last + ahead, session.source_length)
         if ahead > 1 and beam:
             return self.head.run_beam(cast(BestTypes, reduce), len(tokens), longest, ahead)
@@ -191,6 +187,43 @@ class NativeEncoderDecoder:
         reduced = self.head.run(reduce, len(tokens), longest)
         session.prepared.time += 1
         return reduced, 1
+
+    @torch.no_grad()
+    def attention(
+        self, source: Int[Tensor, "sentences length"], span: Span, targets: Sequence[Sequence[int]], layer: int
+    ) -> Float[Tensor, "sentences heads queries length"]:
+        """Return the weights of one layer's attention to the source, for BEGIN and the tokens of each target.
+
+        Rows beyond the end of a target are undefined. Positions beyond the end of a source have the weight 0.
+        """
+        session, rows = self.session(source, span), len(targets)
+        steps = (max(map(len, targets)) + 2) // 2 * 2  # several steps a call
+        script = [[*target, *[UNKNOWN] * (steps - len(target))] for target in targets]
+        tokens = torch.full((rows,), BEGIN)
+        parts, done = [], 0
+        while done < steps:
+            session = session.resized()
+            with self._lock:
+                ahead = min(steps - done, session.history.shape[2] - done, MAX_STEPS)
+                self._prepare(tokens, session, done + ahead)
+                longest = max(done + ahead, session.source_length)
+                weights = torch.zeros(ahead, rows, self.read[layer].heads, filled(longest))
+                self.runner.batch.observed, self.runner.batch.observed_layer = weights, layer
+                forced = [row[done : done + ahead] for row in script]
+                self.head.run_ahead(BestTypes(1, forced=forced), rows, longest, ahead)
+            session.time = [time + ahead for time in session.time]
+            tokens, done = torch.tensor([row[done + ahead - 1] for row in script]), done + ahead
+            parts.append(weights[..., : source.shape[1]])
+        return torch.cat(parts).permute(1, 2, 0, 3)
+
+    def _prepare(self, tokens: Int[Tensor, "rows"], session: FastSession, times: int) -> None:
+        """Set the rows of the next call, which reads up to ``times`` tokens of a row."""
+        if self.stack.grow(times):
+            self.runner.refresh()
+        if session.prepared is None:
+            session.prepared = _PreparedRows(session)
+        self.runner.batch.token = tokens.to(torch.int32, copy=True)
+        session.prepared.fill(self.runner.batch)
 
     def _can_run_ahead(self, request: BestTypes, session: FastSession) -> bool:
         """Return whether several steps can be run: greedy ones, or beams whose hypotheses share the cells of a slot."""

@@ -104,6 +104,27 @@ class Decoding:
         )  # fmt: skip
         return state, session if rows == 1 else session.repeat(rows)
 
+    def source_attention(
+        self, sources: Sequence[Any], targets: Sequence[Sequence[int]], name: str, *, ended: bool = True
+    ) -> Tensor | None:
+        """Return the weights (sentences, heads, queries, positions) of an attention to the source, if the kernels do.
+
+        Args:
+            sources: one for each target.
+            targets: the tokens of the outputs, without BEGIN and END; query t reads token t − 1.
+            name: of the attention, as in ``attention.observe``: ``decoder.2.source``.
+            ended: whether the sources are complete.
+
+        Returns:
+            The weights, undefined after the end of a target; None if the model has no such attention in the kernels.
+        """
+        side, _, rest = name.partition(".")
+        layer, _, part = rest.partition(".")
+        if not isinstance(self._model, NativeEncoderDecoder) or (side, part) != ("decoder", "source"):
+            return None
+        source, valid = self.sources.pad(sources, [ended] * len(sources))
+        return self._model.attention(source, Span.of(valid), targets, int(layer))
+
     @torch.no_grad()
     def step(self, tokens: Tensor, session: State, read: Reduce) -> tuple[tuple[Tensor, ...], State]:
         """See ``ChunkedStep``. ModelError if the model computes no probabilities."""

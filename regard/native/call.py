@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.native.beam import MAX_BEST, BeamRows
 from regard.native.checks import require, require_equal, require_tensor
 from regard.native.library import Library, Operation, RowBatch, Table
-from regard.native.program import KINDS
+from regard.native.program import KINDS, filled
 
 Widths = tuple[int, int, int]  # key heads, and the padded widths of a key and of a value
 LOOKED_UP = ("position", "rotate")
@@ -35,6 +35,7 @@ class Needs:
     cells: dict[int, Widths] = field(default_factory=dict)  # by layer
     sources: dict[int, Widths] = field(default_factory=dict)
     pointer: int | None = None  # layer of the sources whose tokens are copied
+    heads: dict[int, int] = field(default_factory=dict)  # of the attention to sources, by layer
 
     @classmethod
     def of(cls, operations: Iterable[Operation], rows: Mapping[int, int]) -> Needs:
@@ -58,6 +59,8 @@ class Needs:
                         f"got {layers[operation.layer]} and {widths}"
                     )
                 needs.pointer = operation.layer if kind == "point" else needs.pointer
+                if kind == "attend-source":
+                    needs.heads[operation.layer] = operation.groups
         return needs
 
     @property
@@ -155,6 +158,8 @@ class Call:
     requested_value: Float[Tensor, "results"] | None = None
     log_p: Float[Tensor, "results filled"] | None = None
     beam: BeamRows | None = None  # for several steps of a beam
+    observed: Float[Tensor, "steps results heads filled"] | None = None  # receives weights of one attention to sources
+    observed_layer: int = -1
 
     def fill(self, batch: RowBatch, library: Library, needs: Needs, sizes: CallSizes) -> None:
         """Write the addresses of all tensors into ``batch``; raise ValueError if the program cannot run with them."""
@@ -177,6 +182,7 @@ class Call:
             tables = getattr(self, name)
             setattr(batch, name, None if tables is None else ctypes.addressof(tables.array))
         batch.rows, batch.every, batch.best = rows, self.every, self.best
+        self._observe(batch, needs, sizes)
         batch.suppressed_count = 0 if self.suppressed is None else len(self.suppressed)
         slots = 0
         if self.history is not None:
@@ -189,6 +195,21 @@ class Call:
             number = "" if name == "sequence" else f" {getattr(self, name).flatten()[index].item()}"
             lowest = -1 if name == "requested" else 0
             raise ValueError(f"{name}{number} at index {index} is not between {lowest} and {ends[name] - 1}")
+
+    def _observe(self, batch: RowBatch, needs: Needs, sizes: CallSizes) -> None:
+        """Write the address of ``observed``; raise ValueError if the weights do not fit."""
+        batch.observed = None
+        if self.observed is None:
+            return
+        require(self.observed_layer in needs.sources, f"layer {self.observed_layer} attends to no source")
+        require(self.beam is None, "the attention of a beam cannot be returned")
+        require_equal(self.observed.dim(), 4, "the number of dimensions of observed")
+        heads = self.observed.shape[2]
+        require_equal(heads, needs.heads[self.observed_layer], "the heads of observed")
+        shape = (sizes.ahead, sizes.rows, heads, filled(sizes.longest))
+        require_tensor(self.observed, shape, torch.float32, "observed")
+        batch.observed, batch.observed_layer = self.observed.data_ptr(), self.observed_layer
+        batch.observed_heads, batch.observed_step = heads, shape[3]
 
     def _ends(self, needs: Needs, sizes: CallSizes) -> dict[str, int]:
         """Return the exclusive upper bound of each list, after checking all sizes."""

@@ -55,6 +55,7 @@ class RowBatch(Structure):
         ("suppressed_count", c_int64),
         *((name, c_void_p) for name in ("requested", "value", "best_type", "requested_value", "log_p", "pointed")),
         ("pointed_step", c_int64), ("logits", c_void_p), ("copied", c_void_p), ("partial", c_void_p),
+        ("observed", c_void_p), ("observed_layer", c_int64), ("observed_heads", c_int64), ("observed_step", c_int64),
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.mask import Padding, VisibleUntil
+from regard.attention.observe import observe
 from regard.attention.span import Span
 from regard.core.state import join, repeat, select, truncate
 from regard.engine import packed
@@ -403,6 +404,29 @@ def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppresse
         torch.testing.assert_close(value, best, rtol=1e-5, atol=1e-5)
         reachable = best > -torch.inf
         assert torch.equal(found[reachable], token[reachable])
+
+
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize("shape", ["post", "newer", "turned", "grouped", "causal encoder", "copying"])
+def test_the_kernels_return_the_attention_to_the_source(shape: str) -> None:
+    model = model_of(SHAPES[shape], dtype=torch.float32)
+    rows, targets = [4, 5, 0], [[9, 4, 17, 5] * 10, [5], []]
+    source, span = sources(rows)
+    longest = max(map(len, targets))
+    inputs = torch.tensor([[BEGIN, *target, *[0] * (longest - len(target))] for target in targets])
+    valid = torch.arange(longest + 1) < torch.tensor([[len(target) + 1] for target in targets])
+    with observe(model) as seen:
+        model.log_probabilities(source, span, inputs, Span.of(valid))
+    quick = native(model)
+    for layer in range(2):
+        weights = quick.attention(source, span, targets, layer)
+        expected = seen[f"decoder.{layer}.source"]
+        for row, target in enumerate(targets):
+            of_row = weights[row, :, : len(target) + 1], expected[row, :, : len(target) + 1]
+            torch.testing.assert_close(*of_row, rtol=1e-4, atol=1e-5)
+    several, alone = quick.attention(source, span, targets, 1), quick.attention(*sources([5]), [[5]], 1)
+    assert torch.equal(several[1, :, :2, : alone.shape[3]], alone[0, :, :2])
 
 
 class _Ends(TokenListener):

@@ -89,6 +89,10 @@ static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t r
                  t->bias ? t->bias + head * t->distances : 0, next * o->width, next * o->value_width};
     float share = attend(at(b, row, o->in) + head * o->width, &c, first, last, o->width, o->value_width, s->energy,
                          at(b, row, o->out) + head * o->value_width);
+    if (o->kind == ATTEND_SOURCE && b->observed && o->layer == b->observed_layer) {
+        float *to = b->observed + (row * b->observed_heads + head) * b->observed_step;
+        for (int64_t i = 0; i <= last; i += LANES) store(to + i, load(s->energy + i) * share);
+    }
     for (int64_t i = 0; o->kind == POINT && i <= last; i += LANES)
         store(b->pointed + row * b->pointed_step + i, load(s->energy + i) * share);
 }

@@ -78,6 +78,9 @@ typedef struct {
     float *logits;           // [rows][outputs] for the best types: logits of all types
     float *copied;           // [threads][outputs] copied probability by type of the current row; zeros between rows
     void *partial;           // [threads][rows] of Best: partial results over each part of the types
+    // attention to the source that is returned
+    float *observed;         // [rows][observed_heads][observed_step] weights of one layer; NULL: none
+    int64_t observed_layer, observed_heads, observed_step;
 } Batch;
 
 // Live hypotheses of sentences, one row each; the rows of a sentence are consecutive.

@@ -33,6 +33,7 @@ int regard_run_ahead(const char *set, const Operation *program, int64_t count, B
         if (ended) return step;
         batch->value += batch->rows;
         batch->best_type += batch->rows;
+        if (batch->observed) batch->observed += batch->rows * batch->observed_heads * batch->observed_step;
     }
     return steps;
 }

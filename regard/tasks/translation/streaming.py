@@ -39,6 +39,10 @@ SENTENCE_END = ".!?…。！？"
 class Alignment(Protocol):
     """The head that AlignAtt follows: see ``inspection.aligner.Aligner``."""
 
+    @property
+    def attention(self) -> str:
+        """The name of its attention, such as ``decoder.2.source``."""
+
     def weights(self, attention: dict[str, Tensor]) -> Tensor:
         """Return the weights (target, source) that align target pieces."""
 
@@ -224,12 +228,13 @@ class StreamingTranslator:
         if not pairs:
             return []
         sources = [list(plan.input.tokens) for plan, _ in pairs if plan.input is not None]
-        tables = self.translator.attentions(
-            sources, [tokens for _, tokens in pairs], ended=not self.translator.reads_unfinished
-        )
+        targets, name = [tokens for _, tokens in pairs], self.alignment.attention
+        table = self.translator.decoding.source_attention(sources, targets, name, ended=self._ends_beginnings)
+        if table is None:
+            table = self.translator.attentions(sources, targets, ended=self._ends_beginnings)[name]
         result = []
         for row, ((plan, tokens), source) in enumerate(zip(pairs, sources, strict=True)):
-            weights = self.alignment.weights({name: table[row] for name, table in tables.items()})
+            weights = self.alignment.weights({name: table[row]})
             aligned = weights[: len(tokens), : len(source)].argmax(-1).tolist()
             ends = [len(self._source(plan.words[:count])) for count in range(1, len(plan.words) + 1)]
             attended: list[int] = []
