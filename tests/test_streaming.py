@@ -111,6 +111,13 @@ def test_a_sentence_is_closed_when_the_next_one_begins() -> None:
     runner = streaming(translator(), "wait-k", 2)
     (output,) = runner.advance([StreamInput("Ab cab ab.  Cab b ")])
     assert output.final and output.rest == "Cab b " and output.read == 3
+    for text, closed, rest in (
+        ("- Ab cab. Cab b ", 3, "Cab b "),
+        ("1. Ab cab. 2. Cab ", 3, "2. Cab "),
+        ('"Ab ab." Cab ', 2, "Cab "),
+    ):
+        (output,) = runner.advance([StreamInput(text)])
+        assert (output.final, output.read, output.rest) == (True, closed, rest)
     whole = StreamingTranslator(translator(), make_policy("wait-k", 2), splits=False)
     (output,) = whole.advance([StreamInput("Ab cab ab.  Cab b ")])
     assert not output.final and output.rest == "" and output.read == 5

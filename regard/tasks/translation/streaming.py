@@ -188,8 +188,10 @@ class StreamingTranslator:
         """Return the number of words of the present sentence: all, unless a next one begins or it is too long."""
         count = len(words)
         if self.splits and count > 1:
-            sentences = split_sentences(" ".join(words), None).sentences
-            count = len(sentences[0].split()) if len(sentences) > 1 else count
+            sentences, between = split_sentences(" ".join(words), None)
+            if len(sentences) > 1:  # list markers precede the first sentence, and quotation marks may follow it
+                head = between[0] + sentences[0] + between[1].partition(" ")[0]
+                count = len(head.split())
         limit = self.translator.max_length
         if len(self.translator.source.encode(" ".join(words[:count]))) <= limit:
             return count
