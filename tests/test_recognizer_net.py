@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from regard.inference.run_search import run_search
 from regard.inference.search_model import SearchInput
 from regard.models.build import build_recognizer
 from regard.models.speech_config import SpeechModelConfig
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 
 CHANNELS, TYPES = 3, 9
 SMALL: dict[str, Any] = {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.0}
@@ -56,7 +59,7 @@ def test_ctc_alone_has_no_decoder() -> None:
 class Frames:
     """Sources of frames whose outputs have up to 6 tokens."""
 
-    def pad(self, sources: Any) -> tuple[Tensor, Tensor]:
+    def pad(self, sources: Any, ended: Any) -> tuple[Tensor, Tensor]:
         valid = torch.nn.utils.rnn.pad_sequence([torch.ones(len(x), dtype=torch.bool) for x in sources], True)
         return torch.nn.utils.rnn.pad_sequence(list(sources), True), valid
 
@@ -97,3 +100,13 @@ def test_the_limit_of_an_output_comes_from_its_source() -> None:
 def test_impossible_configs_are_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises((RegardError, ValueError), match=message):
         SpeechModelConfig(**SMALL, **keys)
+
+
+def test_a_saved_run_without_ctc_is_opened(tmp_path: Path) -> None:
+    def config(**search: float) -> Any:
+        data = {"train": [{"source": "a.jsonl"}]}
+        return load_config({"task": {"kind": "recognition"}, "data": data, "model": {"ctc": 0}, "search": search})
+
+    assert RunFolder.open(RunFolder.create(tmp_path / "run", config()).path).config.model.ctc == 0
+    with pytest.raises(RegardError, match="search.ctc_weight and model.ctc"):
+        config(ctc_weight=0.5)

@@ -93,7 +93,8 @@ class RecognitionConfig(UnsmoothedRunConfig):
 
     @model_validator(mode="after")
     def _ctc_is_trained_if_searched(self) -> Self:
-        changed = "ctc_weight" in self.search.model_fields_set and self.search.ctc_weight > 0
+        default = type(self.search).model_fields["ctc_weight"].default  # saved configs have every key
+        changed = self.search.ctc_weight not in (0, default)
         if changed and not self.model.ctc and not self.model.alone:
             raise InvalidCombination(
                 "search.ctc_weight",
