@@ -7,3 +7,6 @@ from typing import Literal
 PolicyName = Literal["wait-k", "local-agreement", "alignatt"]
 DEFAULT_POLICY: PolicyName = "local-agreement"
 DEFAULT_LAG: dict[PolicyName, int] = {"wait-k": 5, "local-agreement": 1, "alignatt": 2}
+
+SOUND_LAG: dict[PolicyName, int] = {"local-agreement": 1, "alignatt": 40}  # in steps, and in frames of 10 ms
+SOUND_UNIT: dict[PolicyName, str] = {"local-agreement": "steps", "alignatt": "frames of 10 ms"}

@@ -106,14 +106,19 @@ def mel_filters(recipe: LogMel) -> npt.NDArray[np.float64]:
 def loud_range(samples: Samples, recipe: LogMel, decibels: float) -> tuple[int, int]:
     """Return the first and the end frame between which a sound is not silent.
 
-    A window is silent if its energy is more than ``decibels`` below that of the loudest window. The energy is that of
-    the samples less their mean, since some microphones add a constant.
+    A window is silent if its energy is more than ``decibels`` below that of the loudest window.
     """
+    energies = window_energies(samples, recipe)
+    loud = np.flatnonzero(energies >= energies.max() * 10 ** (-decibels / 10))
+    return int(loud[0]), int(loud[-1]) + 1
+
+
+def window_energies(samples: Samples, recipe: LogMel) -> npt.NDArray[np.float64]:
+    """Return the energy of each window (frames,): that of its samples less their mean, which microphones may shift."""
     energies = np.empty(recipe.count(len(samples)))
     for start, windows in _blocks(samples, recipe):
         energies[start : start + len(windows)] = windows.var(1, dtype=np.float64)
-    loud = np.flatnonzero(energies >= energies.max() * 10 ** (-decibels / 10))
-    return int(loud[0]), int(loud[-1]) + 1
+    return energies
 
 
 def _blocks(samples: Samples, recipe: LogMel) -> list[tuple[int, Samples]]:

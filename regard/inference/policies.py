@@ -39,9 +39,10 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """Base of policies. ``lag``: see each policy; ``least`` is its minimum."""
+    """Base of policies. ``lag``: see each policy; ``least`` is its minimum. ``unit``: of the source, in the plural."""
 
     lag: int
+    unit: str = "source words"
     name: ClassVar[PolicyName]
     least: ClassVar[int] = 1
     needs_attention: ClassVar[bool] = False  # whether ``commit`` requires ``attended``
@@ -102,7 +103,7 @@ class LocalAgreement(Policy):
 
     @property
     def meaning(self) -> str:
-        return "the lag is the number of source words between two hypotheses"
+        return f"the lag is the number of {self.unit} between two hypotheses"
 
     def reads(self, read: int) -> int:
         return read - read % self.lag
@@ -129,7 +130,7 @@ class AlignAtt(Policy):
 
     @property
     def meaning(self) -> str:
-        return "the lag is f: words wait while they attend to one of the last f source words"
+        return f"the lag is f: words wait while they attend to one of the last f {self.unit}"
 
     def commit(self, draft: Draft, read: int) -> int:
         count = draft.committed
@@ -141,6 +142,6 @@ class AlignAtt(Policy):
 POLICIES: dict[PolicyName, type[Policy]] = {policy.name: policy for policy in (WaitK, LocalAgreement, AlignAtt)}
 
 
-def make_policy(name: PolicyName, lag: int) -> Policy:
-    """Return the policy of that name; ConfigError for a lag below its minimum."""
-    return POLICIES[name](lag)
+def make_policy(name: PolicyName, lag: int, unit: str = "source words") -> Policy:
+    """Return the policy of that name; ConfigError for a lag below its minimum. ``unit``: of the lag, for messages."""
+    return POLICIES[name](lag, unit)

@@ -124,19 +124,24 @@ class Recognizer:
         recognized = iter(self.recognize_frames(parts, settings, interrupted=interrupted))
         results = []
         for one, ranges_of_one in zip(inputs, ranges, strict=True):
-            transcripts = [self._transcript(next(recognized), end - start) for start, end in ranges_of_one]
+            transcripts = [self.transcript(next(recognized), end - start) for start, end in ranges_of_one]
             starts = [one.start + start / rate for start, _ in ranges_of_one]
             results.append(joined_transcripts(transcripts, starts, one.seconds))
         return results
 
     def recognize_frames(
         self, frames: Sequence[Frames], settings: RecognitionSearchConfig, *, aligned: bool = True,
-        interrupted: Callable[[], bool] = not_interrupted,
+        interrupted: Callable[[], bool] = not_interrupted, prefixes: Sequence[Sequence[int]] = (),
     ) -> list[Recognized]:  # fmt: skip
-        """Return the pieces of standardized frames, and with ``aligned`` the encoder states of each piece."""
+        """Return the pieces of standardized frames, and with ``aligned`` the encoder states of each piece.
+
+        ``prefixes``: pieces with which each output begins; () for none.
+        """
         help = f"lower search.beam, or search.batch_sentences (now {settings.batch_sentences}), in the run's config"
         with explain_out_of_memory("recognizing speech", help=help), torch.no_grad():
-            return self.searching.recognize(frames, settings, aligned=aligned, interrupted=interrupted)
+            return self.searching.recognize(
+                frames, settings, aligned=aligned, interrupted=interrupted, prefixes=prefixes
+            )
 
     @cached_property
     def searching(self) -> SpeechSearch:
@@ -147,7 +152,8 @@ class Recognizer:
         """Return the text of an output, with single spaces."""
         return " ".join(self.tokenizer.decode(recognized.tokens).split())
 
-    def _transcript(self, recognized: Recognized, frames: int) -> Transcript:
+    def transcript(self, recognized: Recognized, frames: int) -> Transcript:
+        """Return the text of an output of ``recognize_frames`` for a number of frames, with the seconds of its words."""
         ranges, rate = self.net.encoder.embedding.ranges(frames), self.features.frame_rate
         seconds = [(ranges[first][0] / rate, ranges[last][1] / rate) for first, last in recognized.states]
         words = words_at(recognized.tokens, seconds, self.tokenizer) if seconds else ()
@@ -180,7 +186,7 @@ class Recognizer:
             (recognized,) = self.recognize_frames([frames], self.search)
         if self._decoded is not None:
             self._decoded[id(input)] = recognized
-        transcript = joined_transcripts([self._transcript(recognized, len(frames))], [input.start], input.seconds)
+        transcript = joined_transcripts([self.transcript(recognized, len(frames))], [input.start], input.seconds)
         return observe_speech(self.net, self.features, self.tokenizer, input, recognized, transcript)
 
     @property

@@ -76,14 +76,20 @@ class SpeechSearch:
 
     def recognize(
         self, frames: Sequence[Frames], settings: RecognitionSearchConfig, *, aligned: bool,
-        interrupted: Callable[[], bool],
+        interrupted: Callable[[], bool], prefixes: Sequence[Sequence[int]] = (),
     ) -> list[Recognized]:  # fmt: skip
-        """Return the pieces of each recording. KeyboardInterrupt if ``interrupted`` returns True."""
-        if self.alone and settings.beam == 1 and self._lm_path is None:
+        """Return the pieces of each recording, which begin with its prefix.
+
+        The best path of CTC cannot be forced, so outputs with a prefix use the prefix search of CTC.
+
+        Raises KeyboardInterrupt if ``interrupted`` returns True.
+        """
+        prefixes = prefixes or [()] * len(frames)
+        if self.alone and settings.beam == 1 and self._lm_path is None and not any(prefixes):
             return self._best_paths(frames, interrupted)
         decoding, results = self.decoding(settings), [Recognized([], 0.0, [])] * len(frames)
         longest_first = sorted(range(len(frames)), key=lambda number: -len(frames[number]))
-        inputs = [(number, SearchInput(frames[number])) for number in longest_first]
+        inputs = [(number, SearchInput(frames[number], prefixes[number])) for number in longest_first]
         rows = settings.batch_sentences
         for finished in run_search(decoding, inputs, settings, rows=rows, interrupted=interrupted):
             for number, (best, *_) in finished:
