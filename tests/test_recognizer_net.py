@@ -108,5 +108,5 @@ def test_a_saved_run_without_ctc_is_opened(tmp_path: Path) -> None:
         return load_config({"task": {"kind": "recognition"}, "data": data, "model": {"ctc": 0}, "search": search})
 
     assert RunFolder.open(RunFolder.create(tmp_path / "run", config()).path).config.model.ctc == 0
-    with pytest.raises(RegardError, match="search.ctc_weight and model.ctc"):
+    with pytest.raises(RegardError, match=r"search\.ctc_weight and model\.ctc"):
         config(ctc_weight=0.5)

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from regard.commands.listening import LISTENING_OPTIONS, ListeningRequest, listen
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.predict import AsJson, Settings
+from regard.commands.setting_options import option_group
 
 TOGETHER = 16  # recordings recognized together
 
@@ -40,6 +42,7 @@ EXAMPLES = epilog(
     "regard recognize runs/speech --format srt talk.mp3 > talk.srt",
     "regard recognize runs/speech --json recordings.jsonl > texts.jsonl",
     "regard recognize runs/speech --lm runs/letters --set lm_weight=0.5 a.wav",
+    "arecord -t raw -f S16_LE -r 16000 | regard recognize runs/speech - --streaming --raw 16000",
 )
 
 
@@ -48,6 +51,7 @@ def register(app: typer.Typer) -> None:
     app.command("recognize", epilog=EXAMPLES)(recognize)
 
 
+@option_group("stream", LISTENING_OPTIONS, ListeningRequest)
 def recognize(
     run: Run,
     files: Recordings,
@@ -55,6 +59,7 @@ def recognize(
     as_json: AsJson = False,
     format: Format = "text",
     lm: LanguageModel = None,
+    stream: ListeningRequest = ListeningRequest(),
     set_: Settings = None,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -65,6 +70,9 @@ def recognize(
     Each recording gives one line, in order. --json prints an object with the file, the text, and the seconds of each
     word. --format prints subtitles (srt, vtt), a table of segments (tsv) or one object with segments (json). A long
     recording is cut at its quietest places and keeps its times.
+
+    With --streaming, words are printed as they are committed, while the sound is still arriving: a line for each
+    segment, which ends at a silence. --json prints an object for each step.
     """
     from regard.config.toml_layers import parse_override
     from regard.runs.run_folder import RunFolder
@@ -72,11 +80,14 @@ def recognize(
     from regard.tasks.prediction import require_settings
     from regard.tasks.recognition.subtitles import FORMATS
 
+    stream.check(format=format != "text")
     require_task(RunFolder.open(run), "recognition")
     settings = {".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}
     options: dict[str, Any] = {} if lm is None else {"lm": lm}
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads, **options)
     require_settings(model, settings)
+    if stream.streaming:
+        return listen(run, model, files, stream, settings, checkpoint=checkpoint, as_json=as_json)
     inputs_left = _inputs(model, files)
     while group := list(islice(inputs_left, TOGETHER)):
         names, inputs = zip(*group, strict=True)

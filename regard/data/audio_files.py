@@ -82,6 +82,12 @@ def resample(samples: Samples, rate: float, new_rate: float, name: str) -> Sampl
     return resampled if len(resampled) else samples[:1]
 
 
+def resampler(rate: int, new_rate: int, name: str) -> Any:
+    """Return a resampler of ``soxr`` for a sound that arrives in pieces; its results are those of ``resample``."""
+    soxr = _library("soxr", f"resampling from {rate:,g} to {new_rate:,g} Hz", name)
+    return soxr.ResampleStream(rate, new_rate, 1, dtype="float32")
+
+
 def conversion_reports(sounds: Iterable[Sound]) -> list[str]:
     """Return a line for each way in which sounds were converted, with the number of sounds."""
     mixed, rates = 0, dict[tuple[int, int], int]()

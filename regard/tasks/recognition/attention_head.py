@@ -140,7 +140,8 @@ def source_attention(recognizer: Recognizer, frames: Frames, tokens: Sequence[in
     device = next(net.parameters()).device
     source, valid = (part.to(device) for part in padded_frames([frames]))
     with observe(net) as seen:
-        net.step(torch.tensor([[BEGIN, *tokens]], device=device), net.start(net.encoder(source, Span.of(valid)), source))
+        state = net.start(net.encoder(source, Span.of(valid)), source)
+        net.step(torch.tensor([[BEGIN, *tokens]], device=device), state)
         return {name: weights[0].cpu() for name, weights in seen.items() if name.endswith("source")}
 
 

@@ -153,7 +153,7 @@ class Recognizer:
         return " ".join(self.tokenizer.decode(recognized.tokens).split())
 
     def transcript(self, recognized: Recognized, frames: int) -> Transcript:
-        """Return the text of an output of ``recognize_frames`` for a number of frames, with the seconds of its words."""
+        """Return the text of an output for a number of frames, with the seconds of its words."""
         ranges, rate = self.net.encoder.embedding.ranges(frames), self.features.frame_rate
         seconds = [(ranges[first][0] / rate, ranges[last][1] / rate) for first, last in recognized.states]
         words = words_at(recognized.tokens, seconds, self.tokenizer) if seconds else ()

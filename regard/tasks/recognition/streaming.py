@@ -31,7 +31,7 @@ from regard.tasks.recognition.transcript import Word
 
 NAME = "the stream"  # of the sound, for messages
 QUIET = 20.0  # decibels below the loudness of a segment at which it is silent
-KEPT = 1.0  # seconds of sound without words that the next segment begins with
+KEPT = 1.0  # seconds of sound without words that stay: a word may have begun
 
 Closing = Literal["", "silence", "length", "end"]
 
@@ -47,7 +47,7 @@ class Alignment(Protocol):
 class SegmentOptions:
     """Options of segments, in seconds.
 
-    ``step``: of sound between two hypotheses. ``silence``: closes a segment. ``longest``: maximum duration of a segment.
+    ``step``: of sound between two hypotheses. ``silence``: closes a segment. ``longest``: maximum of a segment.
     """
 
     step: float = 0.5
@@ -100,8 +100,8 @@ class SpeechOutput(NamedTuple):
         start: the second at which the present segment begins.
         end: the second at which its sound ends.
         committed: its text that is never taken back.
-        new: the last part of ``committed``, which this step has added.
-        unstable: the rest of the present hypothesis.
+        new: the last part of ``committed``, which this step has added; it begins with a space after earlier words.
+        unstable: the rest of the present hypothesis, likewise.
         words: the words of ``new`` with their seconds in the stream; () without CTC.
         final: whether the segment is closed.
         closing: the reason: a silence, the maximum length, or the end of the stream.
@@ -151,7 +151,7 @@ class StreamingRecognizer:
         self.recognizer, self.policy, self.options = recognizer, policy, options or SegmentOptions()
         self.search = (search or recognizer.search).model_copy(update={"nbest": 1})
         self._features, self.rate = recognizer.features, recognizer.features.options.rate
-        self._step, self._longest = (round(x * self.rate) for x in (self.options.step, self.options.longest))
+        self.step, self._longest = (round(x * self.rate) for x in (self.options.step, self.options.longest))  # samples
         self._alignment = alignment
         if not recognizer.suffixes:
             raise ConfigError("a stream requires a model of sounds", why='this one has data.input = "frames"')
@@ -186,9 +186,9 @@ class StreamingRecognizer:
             KeyboardInterrupt: if ``interrupted`` returns true.
         """
         segment, waiting = stream.segment, np.concatenate([stream.waiting, _checked(samples)])
-        outputs, whole = list[SpeechOutput](), len(waiting) // self._step * self._step
-        for first in range(0, whole, self._step):
-            sound = waiting[first : first + self._step]
+        outputs, whole = list[SpeechOutput](), len(waiting) // self.step * self.step
+        for first in range(0, whole, self.step):
+            sound = waiting[first : first + self.step]
             output, segment = self._advance(segment, sound, final=False, interrupted=interrupted)
             outputs.append(output)
         rest = waiting[whole:].copy()
@@ -214,7 +214,7 @@ class StreamingRecognizer:
             return self._output(segment), segment
         hypothesis = self._hypothesis(segment, end, interrupted, attends=self.policy.needs_attention)
         kept = round(KEPT * self.rate)
-        if not hypothesis.words and not segment.words and end > kept:
+        if not (hypothesis.words or segment.words or segment.unstable) and end > kept:
             return self._output(segment), Segment(segment.start + end - kept, segment.sound[-kept:].copy())
         words, committed = _continued(segment, hypothesis), len(segment.words)
         read = self._features.recipe.count(end) if self.policy.needs_attention else segment.steps
@@ -226,7 +226,7 @@ class StreamingRecognizer:
             pieces = _pieces_of_words(hypothesis.tokens, count, self.recognizer.tokenizer)
             until = hypothesis.times[count - 1].end if hypothesis.times else math.inf
             after = after._replace(words=tuple(words[:count]), pieces=pieces, until=until)
-        return self._output(after, hypothesis.times[committed:count], new=words[committed:count]), after
+        return self._output(after, hypothesis.times[committed:count], known=committed), after
 
     def _closed(
         self, segment: Segment, end: int, closing: Closing, interrupted: Callable[[], bool]
@@ -235,20 +235,20 @@ class StreamingRecognizer:
         hypothesis = self._hypothesis(segment, end, interrupted, attends=False)
         words, committed = _continued(segment, hypothesis), len(segment.words)
         after = segment._replace(words=tuple(words), unstable=())
-        output = self._output(after, hypothesis.times[committed:], new=words[committed:])
+        output = self._output(after, hypothesis.times[committed:], known=committed)
         closed = output._replace(end=(segment.start + end) / self.rate, final=True, closing=closing)
         return closed, Segment(segment.start + end, segment.sound[end:].copy())
 
-    def _output(self, segment: Segment, times: Sequence[Word] = (), *, new: Sequence[str] = ()) -> SpeechOutput:
+    def _output(self, segment: Segment, times: Sequence[Word] = (), *, known: int | None = None) -> SpeechOutput:
+        """Return the output of a segment, whose first ``known`` words were committed earlier; None: all."""
         start = segment.start / self.rate
         words = tuple(Word(word, first + start, last + start) for word, first, last in times)
         end = (segment.start + len(segment.sound)) / self.rate
-        committed, unstable = " ".join(segment.words), " ".join(segment.unstable)
-        return SpeechOutput(end, start, end, committed, " ".join(new), unstable, words)
+        committed, before = " ".join(segment.words), " ".join(segment.words[:known])
+        unstable = " ".join([*segment.words, *segment.unstable])[len(committed) :]
+        return SpeechOutput(end, start, end, committed, committed[len(before) :], unstable, words)
 
-    def _hypothesis(
-        self, segment: Segment, end: int, interrupted: Callable[[], bool], *, attends: bool
-    ) -> _Hypothesis:
+    def _hypothesis(self, segment: Segment, end: int, interrupted: Callable[[], bool], *, attends: bool) -> _Hypothesis:
         """Return the hypothesis over the first samples of a segment, which begins with the committed pieces."""
         heard = heard_sound(self._features, Sound(segment.sound[:end], self.rate), NAME)
         frames = self._features.standardized(heard.frames)

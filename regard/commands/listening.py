@@ -1,0 +1,249 @@
+"""Options of ``regard recognize --streaming``: words of a pipe of raw sound are printed as they are committed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from regard.commands.incoming_lines import open_bytes
+from regard.commands.setting_options import SharedOption
+from regard.config.stream_settings import PolicyName
+from regard.core.wording import pluralize
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.inference.streamed import Advances
+    from regard.tasks.recognition.recognizer import Recognizer
+    from regard.tasks.recognition.streaming import SpeechOutput, StreamingRecognizer
+
+PANEL = "Streaming"
+
+Streaming = Annotated[
+    bool,
+    typer.Option("--streaming", help="Recognize a sound while it is still arriving.", rich_help_panel=PANEL),
+]
+Raw = Annotated[
+    int | None,
+    typer.Option(
+        "--raw",
+        metavar="RATE",
+        help="Read 16-bit little-endian PCM with one channel and this number of samples per second.",
+        rich_help_panel=PANEL,
+    ),
+]
+PolicyOption = Annotated[
+    PolicyName | None,
+    typer.Option(
+        "--policy",
+        help="Commit words by this policy. local-agreement: where two hypotheses agree; alignatt: where attention has "
+        "left the last sound.",
+        show_default="local-agreement",
+        rich_help_panel=PANEL,
+    ),
+]
+Lag = Annotated[
+    int | None,
+    typer.Option(
+        "--lag",
+        min=0,
+        max=1000,
+        metavar="N",
+        help="Lag: steps between two hypotheses of local-agreement, last frames of 10 ms that alignatt waits for.",
+        show_default="1, 40",
+        rich_help_panel=PANEL,
+    ),
+]
+Step = Annotated[
+    float | None,
+    typer.Option(
+        "--step",
+        metavar="SECONDS",
+        help="Form a hypothesis after each step of sound.",
+        show_default="0.5",
+        rich_help_panel=PANEL,
+    ),
+]
+Translate = Annotated[
+    Path | None,
+    typer.Option(
+        "--translate",
+        metavar="RUN",
+        help="Translate committed words with this run, and print the translation.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+class ListeningRequest(NamedTuple):
+    """Requested stream: see the options."""
+
+    streaming: bool = False
+    raw: int | None = None
+    policy: PolicyName | None = None
+    lag: int | None = None
+    step: float | None = None
+    translate: Path | None = None
+
+    def check(self, **others: Any) -> None:
+        """Raise ConfigError for options that contradict each other; ``others``: those without streaming."""
+        if not self.streaming:
+            for name, value in self._asdict().items():
+                if value not in (None, False):
+                    raise ConfigError("this option requires --streaming", where=f"--{name}", help="add --streaming")
+            return
+        if self.raw is None:
+            help = "for example: arecord -t raw -f S16_LE -r 16000 | regard recognize RUN - --streaming --raw 16000"
+            raise ConfigError("--streaming requires --raw, the rate of the sound", where="--streaming", help=help)
+        for name, value in others.items():
+            if value:
+                raise ConfigError("this option cannot be used with --streaming", where=f"--{name}")
+
+
+LISTENING_OPTIONS = {
+    "streaming": SharedOption(Streaming, False),
+    "raw": SharedOption(Raw),
+    "policy": SharedOption(PolicyOption),
+    "lag": SharedOption(Lag),
+    "step": SharedOption(Step),
+    "translate": SharedOption(Translate),
+}
+
+
+def listen(
+    run: Path, model: Recognizer, files: list[Path], request: ListeningRequest, settings: dict[str, Any],
+    *, checkpoint: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Recognize raw sound from standard input or one file, and print the words as they are committed.
+
+    Args:
+        run: the run folder.
+        model: its recognizer.
+        files: one file; ``-`` is standard input.
+        request: the options.
+        settings: changes of the search.
+        checkpoint: that of the model; None for the default.
+        as_json: print an object for each step.
+    """
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.recognition.open_streaming import open_streaming
+    from regard.tasks.recognition.streaming import SegmentOptions
+
+    if len(files) != 1:
+        raise ConfigError("--streaming reads one file, or standard input", where="FILE", help="write - for the input")
+    options = SegmentOptions() if request.step is None else SegmentOptions(step=request.step)
+    streaming = open_streaming(
+        RunFolder.open(run), model, request.policy, request.lag, options=options, search=model.adjusted(settings),
+        checkpoint=checkpoint,
+    )  # fmt: skip
+    assert request.raw is not None
+    steps = _steps(streaming, None if str(files[0]) == "-" else files[0], request.raw)
+    printer = _Json() if as_json else _Words()
+    if request.translate is not None:
+        steps = map(_Translation(_translator(request.translate)).of, steps)
+    closed = Counter[str]()
+    for step in steps:
+        printer.add(step)
+        closed[step.output.closing] += 1
+    if closed["length"]:
+        limit = f"at the maximum length of {streaming.options.longest:g} s"
+        typer.echo(f"closed {pluralize(closed['length'], 'segment')} {limit}", err=True)
+
+
+class _Step(NamedTuple):
+    """An output, the text to print with its unstable rest, and the seconds of computation."""
+
+    output: SpeechOutput
+    committed: str
+    new: str
+    unstable: str
+    elapsed: float
+
+
+def _steps(streaming: StreamingRecognizer, file: Path | None, rate: int) -> Iterator[_Step]:
+    """Yield each step of the sound of a file, or of standard input, as soon as it has arrived."""
+    from regard.data.raw_sound import RawSound
+
+    sound, stream, contents = RawSound(rate, streaming.rate), streaming.open(), b" "
+    with open_bytes(file, watched=True) as (read, name):
+        while contents:
+            contents = read()
+            samples = sound.add(contents, final=not contents)
+            pieces = [samples[first : first + streaming.step] for first in range(0, len(samples), streaming.step)]
+            for number, piece in enumerate([*pieces, samples[:0]]):
+                begin, final = time.perf_counter(), not contents and number == len(pieces)
+                outputs, stream = streaming.advance(stream, piece, final=final)
+                elapsed = time.perf_counter() - begin
+                for output in outputs:
+                    yield _Step(output, output.committed, output.new, output.unstable, elapsed)
+    if not sound.is_whole:
+        typer.echo(f"{name} ends within a sample; its last byte was dropped", err=True)
+
+
+def _translator(run: Path) -> Advances:
+    from regard.inspection.streams import StreamSettings, open_stream
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.load import load, require_task
+
+    opened = RunFolder.open(run)
+    require_task(opened, "translation")
+    return open_stream(opened, load(run), StreamSettings("local-agreement", 1))
+
+
+class _Translation:
+    """Translations of committed words; each is complete at the end of its segment.
+
+    Args:
+        model: the streaming translator.
+    """
+
+    def __init__(self, model: Advances) -> None:
+        from regard.inference.continued_text import ContinuedText
+
+        self._model, self._text = model, ContinuedText()
+        self._closed = self._shown = self._unstable = ""  # complete sentences of the segment, and its whole output
+
+    def of(self, step: _Step) -> _Step:
+        """Return a step with the translation in place of the recognized words."""
+        begin, words, final = time.perf_counter(), step.new.strip(), step.output.final
+        before = self._shown
+        if words or (final and self._text.text):
+            outputs, self._text = self._text.advance(self._model, words, final=final)
+            for output in outputs:
+                self._shown = " ".join(filter(None, [self._closed, output.committed]))
+                self._closed = self._shown if output.final else self._closed
+                self._unstable = output.unstable
+        committed, unstable = self._shown, self._unstable
+        if final:
+            self._closed = self._shown = self._unstable = ""
+        elapsed = step.elapsed + time.perf_counter() - begin
+        return step._replace(committed=committed, new=committed[len(before) :], unstable=unstable, elapsed=elapsed)
+
+
+class _Words:
+    """Prints committed text, a line for each segment that has words."""
+
+    def add(self, step: _Step) -> None:
+        end = "\n" if step.output.final and step.committed else ""
+        sys.stdout.write(step.new.replace("\n", " ").replace("\r", " ") + end)
+        sys.stdout.flush()
+
+
+class _Json:
+    """Prints an object for each step."""
+
+    def add(self, step: _Step) -> None:
+        output = step.output
+        shown = {"seconds": output.seconds, "start": output.start, "end": output.end}
+        shown = {name: round(value, 3) for name, value in shown.items()}
+        words = [{"word": word, "start": round(start, 3), "end": round(end, 3)} for word, start, end in output.words]
+        texts = {"committed": step.committed, "new": step.new, "unstable": step.unstable, "final": output.final}
+        line = shown | texts | {"closing": output.closing, "words": words, "elapsed": round(step.elapsed, 6)}
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,44 @@
+"""A text that grows by words, and its output by a model that continues streams, such as a translator."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from regard.inference.streamed import Advances
+from regard.inference.text_stream import StreamInput, StreamOutput
+
+
+class ContinuedText(NamedTuple):
+    """The state of a text: its part that is not complete, and the output of this part.
+
+    ``text``: words with a space after each. ``output``: the last one; None at the beginning.
+    """
+
+    text: str = ""
+    output: StreamOutput | None = None
+
+    def advance(self, model: Advances, words: str, *, final: bool) -> tuple[list[StreamOutput], ContinuedText]:
+        """Return the outputs after further words, and the state after them.
+
+        More than one output means that sentences were completed before the end of the text.
+
+        Args:
+            model: continues the stream.
+            words: the further words, separated by spaces.
+            final: whether the text ends with them; the next one begins empty.
+        """
+        text, output, outputs = self.text + (f"{words} " if words else ""), self.output, list[StreamOutput]()
+        while True:
+            (answer,) = model.advance([_request(text, output, final=final)])
+            outputs.append(answer)
+            if not answer.final:
+                return outputs, ContinuedText(text, answer)
+            if not answer.rest:
+                return outputs, ContinuedText()
+            text, output = answer.rest, None
+
+
+def _request(text: str, output: StreamOutput | None, *, final: bool) -> StreamInput:
+    if output is None:
+        return StreamInput(text, final=final)
+    return StreamInput(text, output.committed, output.unstable, final=final, cursor=output.cursor)
