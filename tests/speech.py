@@ -66,9 +66,11 @@ def tables(folder: Path, **model: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trained(folder: Path, **model: Any) -> RunFolder:
+def trained(folder: Path, *, steps: int = 400, **model: Any) -> RunFolder:
     """Return a trained run."""
-    run = RunFolder.create(folder / "run", load_config(tables(folder, **model)))
+    config = tables(folder, **model)
+    config["train"] |= {"steps": steps, "validate_every": steps}
+    run = RunFolder.create(folder / "run", load_config(config))
     ready = set_up(run, log=lambda line: None)
     Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), interrupted=lambda: False
