@@ -56,7 +56,7 @@ CASES = [
 def recognizer(name: str = "joint") -> Recognizer:
     """Return a model with random weights, large enough that its outputs change with the sound."""
     seed, pieces, model, search = MODELS[name]
-    config = load_config(
+    config: Any = load_config(
         {
             "task": {"kind": "recognition"},
             "data": {"train": [{"source": "none.jsonl"}], "sound": {"rate": RATE, "channels": CHANNELS}},

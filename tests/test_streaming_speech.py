@@ -21,12 +21,12 @@ from regard.tasks.recognition.attention_head import SpeechHead, attended_frames,
 from regard.tasks.recognition.heard import heard_sound
 from regard.tasks.recognition.long_sounds import quietest, silence_at_end
 from regard.tasks.recognition.searching import Recognized
-from regard.tasks.recognition.streaming import KEPT, QUIET, Segment, SegmentOptions, StreamingRecognizer
+from regard.tasks.recognition.streaming import KEPT, QUIET, SegmentOptions, SoundSegment, StreamingRecognizer
 
 from .speech import RATE
 from .speech_streams import CASES, MODELS, listen, recognizer, sound, streaming
 
-SPOKEN = [0.3, "ab cab b a", 0.9, "bc c", 0.2]
+SPOKEN: list[str | float] = [0.3, "ab cab b a", 0.9, "bc c", 0.2]
 NEVER = 1000  # a lag of local agreement after which no segment of a test has a hypothesis
 
 
@@ -150,9 +150,13 @@ def test_a_long_segment_is_cut_at_a_quiet_place_after_its_committed_words() -> N
     samples[round(3.3 * RATE) : round(3.5 * RATE)] *= 0.2
     samples[round(4.8 * RATE) : round(5.1 * RATE)] *= 0.4
     model = streaming(recognizer("ctc"), longest=6.0)
-    assert 3.3 * RATE <= model._cut(Segment(sound=samples)) <= 3.5 * RATE
-    assert 4.8 * RATE <= model._cut(Segment(sound=samples, until=3.7)) <= 5.1 * RATE
-    assert model._cut(Segment(sound=samples, until=6.0)) == model._cut(Segment(sound=samples, until=np.inf)) == 6 * RATE
+    assert 3.3 * RATE <= model._cut(SoundSegment(sound=samples)) <= 3.5 * RATE
+    assert 4.8 * RATE <= model._cut(SoundSegment(sound=samples, until=3.7)) <= 5.1 * RATE
+    assert (
+        model._cut(SoundSegment(sound=samples, until=6.0))
+        == model._cut(SoundSegment(sound=samples, until=np.inf))
+        == 6 * RATE
+    )
     (first, second) = [o for o in listen(streaming(recognizer("ctc"), lag=NEVER, longest=4.0), samples) if o.final]
     assert first.closing == "length" and 3.3 <= first.end <= 3.5 and second.start == first.end and second.end == 6.0
     assert quietest(np.array([3.0, 1.0, 2.0]), 0, 3) == 1 and quietest(np.zeros(3), 3, 3) == 3
@@ -260,7 +264,7 @@ def test_raw_sound_is_read_in_any_pieces(rate: int, new_rate: int) -> None:
         parts.append(raw.add(contents[place : place + size]))
         place += size
     parts.append(raw.add(b"", final=True))
-    expected = resample(samples.astype(np.float32) / 32768, rate, new_rate, "")
+    expected = resample((samples / 32768).astype(np.float32), rate, new_rate, "")
     assert np.concatenate(parts) == pytest.approx(expected, abs=1e-6) and not raw.is_whole
     with pytest.raises(ConfigError, match="rate of raw sound"):
         RawSound(0, 8000)

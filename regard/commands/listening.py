@@ -91,8 +91,8 @@ class ListeningRequest(NamedTuple):
     step: float | None = None
     translate: Path | None = None
 
-    def check(self, **others: Any) -> None:
-        """Raise ConfigError for options that contradict each other; ``others``: those without streaming."""
+    def check(self, **options: Any) -> None:
+        """Raise ConfigError for options that contradict each other; ``options``: those that streaming excludes."""
         if not self.streaming:
             for name, value in self._asdict().items():
                 if value not in (None, False):
@@ -101,7 +101,7 @@ class ListeningRequest(NamedTuple):
         if self.raw is None:
             help = "for example: arecord -t raw -f S16_LE -r 16000 | regard recognize RUN - --streaming --raw 16000"
             raise ConfigError("--streaming requires --raw, the rate of the sound", where="--streaming", help=help)
-        for name, value in others.items():
+        for name, value in options.items():
             if value:
                 raise ConfigError("this option cannot be used with --streaming", where=f"--{name}")
 

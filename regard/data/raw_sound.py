@@ -26,7 +26,7 @@ class RawSound:
 
     def __init__(self, rate: int, new_rate: int) -> None:
         if not RATES[0] <= rate <= RATES[1]:
-            why = f"it must be from {RATES[0]:,} to {RATES[1]:,} samples per second"
+            why = f"it must be from {RATES[0]:,} to {RATES[1]:,} Hz"
             raise ConfigError(f"the rate of raw sound is {rate:,}", where="raw", why=why)
         self._half = b""  # of a sample
         self._resampler: Any = None if rate == new_rate else resampler(rate, new_rate, "raw sound")

@@ -22,7 +22,7 @@ from ..speech import RATE, trained
 from ..speech_streams import recognizer, sound
 from .conftest import TinyRun
 
-PARTS = [0.3, "ab b a", 1.0, "c ab", 1.0, "b", 0.1]
+PARTS: list[str | float] = [0.3, "ab b a", 1.0, "c ab", 1.0, "b", 0.1]
 
 
 @pytest.fixture(scope="module")

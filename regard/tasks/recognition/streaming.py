@@ -36,7 +36,7 @@ KEPT = 1.0  # seconds of sound without words that stay: a word may have begun
 Closing = Literal["", "silence", "length", "end"]
 
 
-class Alignment(Protocol):
+class SpeechAlignment(Protocol):
     """The head that AlignAtt follows: see ``attention_head.SpeechHead``."""
 
     def weights(self, attention: dict[str, Tensor]) -> Tensor:
@@ -63,7 +63,7 @@ class SegmentOptions:
             raise ConfigError("a segment must have at least 4 steps", where="longest", help="shorten step")
 
 
-class Segment(NamedTuple):
+class SoundSegment(NamedTuple):
     """The present segment of a stream.
 
     Attributes:
@@ -88,7 +88,7 @@ class Segment(NamedTuple):
 class SoundStream(NamedTuple):
     """The state of one stream: the present segment, and samples that are not yet a step."""
 
-    segment: Segment = Segment()
+    segment: SoundSegment = SoundSegment()
     waiting: Samples = np.zeros(0, np.float32)
 
 
@@ -146,7 +146,7 @@ class StreamingRecognizer:
 
     def __init__(
         self, recognizer: Recognizer, policy: Policy, options: SegmentOptions | None = None, *,
-        search: RecognitionSearchConfig | None = None, alignment: Alignment | None = None,
+        search: RecognitionSearchConfig | None = None, alignment: SpeechAlignment | None = None,
     ) -> None:  # fmt: skip
         self.recognizer, self.policy, self.options = recognizer, policy, options or SegmentOptions()
         self.search = (search or recognizer.search).model_copy(update={"nbest": 1})
@@ -200,8 +200,8 @@ class StreamingRecognizer:
         return outputs, SoundStream(segment)
 
     def _advance(
-        self, before: Segment, sound: Samples, *, final: bool, interrupted: Callable[[], bool]
-    ) -> tuple[SpeechOutput, Segment]:
+        self, before: SoundSegment, sound: Samples, *, final: bool, interrupted: Callable[[], bool]
+    ) -> tuple[SpeechOutput, SoundSegment]:
         segment = before._replace(sound=np.concatenate([before.sound, sound]), steps=before.steps + 1)
         end = len(segment.sound)
         if final:
@@ -213,9 +213,9 @@ class StreamingRecognizer:
         if self.policy.reads(segment.steps) != segment.steps:
             return self._output(segment), segment
         hypothesis = self._hypothesis(segment, end, interrupted, attends=self.policy.needs_attention)
-        kept = round(KEPT * self.rate)
-        if not (hypothesis.words or segment.words or segment.unstable) and end > kept:
-            return self._output(segment), Segment(segment.start + end - kept, segment.sound[-kept:].copy())
+        first = end - round(KEPT * self.rate)
+        if not (hypothesis.words or segment.words or segment.unstable) and first > 0:
+            return self._output(segment), SoundSegment(segment.start + first, segment.sound[first:].copy())
         words, committed = _continued(segment, hypothesis), len(segment.words)
         read = self._features.recipe.count(end) if self.policy.needs_attention else segment.steps
         previous = (*segment.words, *segment.unstable)
@@ -229,17 +229,17 @@ class StreamingRecognizer:
         return self._output(after, hypothesis.times[committed:count], known=committed), after
 
     def _closed(
-        self, segment: Segment, end: int, closing: Closing, interrupted: Callable[[], bool]
-    ) -> tuple[SpeechOutput, Segment]:
+        self, segment: SoundSegment, end: int, closing: Closing, interrupted: Callable[[], bool]
+    ) -> tuple[SpeechOutput, SoundSegment]:
         """Return the last output of a segment that ends at a sample, and the next segment."""
         hypothesis = self._hypothesis(segment, end, interrupted, attends=False)
         words, committed = _continued(segment, hypothesis), len(segment.words)
         after = segment._replace(words=tuple(words), unstable=())
         output = self._output(after, hypothesis.times[committed:], known=committed)
         closed = output._replace(end=(segment.start + end) / self.rate, final=True, closing=closing)
-        return closed, Segment(segment.start + end, segment.sound[end:].copy())
+        return closed, SoundSegment(segment.start + end, segment.sound[end:].copy())
 
-    def _output(self, segment: Segment, times: Sequence[Word] = (), *, known: int | None = None) -> SpeechOutput:
+    def _output(self, segment: SoundSegment, times: Sequence[Word] = (), *, known: int | None = None) -> SpeechOutput:
         """Return the output of a segment, whose first ``known`` words were committed earlier; None: all."""
         start = segment.start / self.rate
         words = tuple(Word(word, first + start, last + start) for word, first, last in times)
@@ -248,7 +248,9 @@ class StreamingRecognizer:
         unstable = " ".join([*segment.words, *segment.unstable])[len(committed) :]
         return SpeechOutput(end, start, end, committed, committed[len(before) :], unstable, words)
 
-    def _hypothesis(self, segment: Segment, end: int, interrupted: Callable[[], bool], *, attends: bool) -> _Hypothesis:
+    def _hypothesis(
+        self, segment: SoundSegment, end: int, interrupted: Callable[[], bool], *, attends: bool
+    ) -> _Hypothesis:
         """Return the hypothesis over the first samples of a segment, which begins with the committed pieces."""
         heard = heard_sound(self._features, Sound(segment.sound[:end], self.rate), NAME)
         frames = self._features.standardized(heard.frames)
@@ -266,7 +268,7 @@ class StreamingRecognizer:
         attended = attended_frames(self.recognizer, frames, recognized.tokens, self._alignment.weights)
         return hypothesis._replace(attended=[frame + removed for frame in attended])
 
-    def _cut(self, segment: Segment) -> int:
+    def _cut(self, segment: SoundSegment) -> int:
         """Return the sample at which a segment of the maximum length is cut: a quiet one after the committed words."""
         if segment.until == math.inf:
             return len(segment.sound)
@@ -291,7 +293,7 @@ def require_alignment(recognizer: Recognizer) -> None:
     )
 
 
-def _continued(segment: Segment, hypothesis: _Hypothesis) -> list[str]:
+def _continued(segment: SoundSegment, hypothesis: _Hypothesis) -> list[str]:
     """Return the committed words, and after them those of a hypothesis."""
     return [*segment.words, *hypothesis.words[len(segment.words) :]]
 
