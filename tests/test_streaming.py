@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import copy
 from typing import Any
 
 import pytest
@@ -147,6 +148,11 @@ def test_options_that_contradict_a_stream_are_refused() -> None:
         assert caught.value.where == where
     with pytest.raises(ConfigError, match="alignatt requires attention"):
         StreamingTranslator(model, make_policy("alignatt", 2))
+    baseline = copy(model)
+    baseline.decoding = None  # type: ignore[assignment]
+    baseline.without_memory = baseline
+    with pytest.raises(ConfigError, match="requires a network"):
+        StreamingTranslator(baseline, policy)
     for name, lag in (("wait-k", 0), ("local-agreement", 0), ("alignatt", -1)):
         with pytest.raises(ConfigError, match=f"{name} requires a lag"):
             make_policy(name, lag)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ class Service:
         allowed = (key.requests_per_minute if key else None) or self.settings.requests_per_minute
         if continues:
             allowed *= STREAM_STEPS
-        wait = self.clients.counts.hit(f"{client} (streams)" if continues else client, allowed)
+        wait = self.clients.counts.hit(f"streams of {client}" if continues else client, allowed)
         if wait is not None:
             raise ApiError(429, f"Slowdown: {allowed} per 1 minute", retry_after=wait)
         return client, key
@@ -118,7 +118,7 @@ class Service:
         deadline = Deadline(self.settings.seconds)
         client, key = self.admit(request.credentials)
         self.check_size(request.texts)
-        choices, settings = await off_loop(self._choose_models, request, deadline)
+        choices, settings = await off_loop(self.choose_models, request, deadline)
         characters = sum(map(len, request.texts))
         with self.charge(characters, client, key):
             try:
@@ -143,7 +143,7 @@ class Service:
             numbers = [number for number, choice in enumerate(choices) if choice.model is model]
             texts = [request.texts[number] for number in numbers]
             await model.wait_until_loaded(deadline.left)
-            documents, sentences = await off_loop(_parse, request, texts, model, deadline)
+            documents, sentences = await off_loop(parse_documents, request, texts, model, deadline)
             translations: list[Translation] = []
             if sentences:
                 translations = await translate_with_terms(
@@ -159,7 +159,7 @@ class Service:
                 results[number] = TranslationResult(candidates, *choices[number], own)
         return [results[number] for number in range(len(choices))]
 
-    def _choose_models(
+    def choose_models(
         self, request: TranslationRequest, deadline: Deadline
     ) -> tuple[list[ModelChoice], dict[Translating, SearchConfig]]:
         """Return the model for each text, and the settings of each model; raise ApiError for invalid settings."""
@@ -298,7 +298,7 @@ class ParsedDocument(NamedTuple):
     is_aligned: bool
 
 
-def _parse(
+def parse_documents(
     request: TranslationRequest, texts: Sequence[str], model: Translating, deadline: Deadline
 ) -> tuple[list[ParsedDocument], list[str]]:
     """Return the document of each text, and the sentences of all documents in the form that the model reads."""

@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,15 +15,20 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from regard.inference.text_stream import StreamInput, StreamOutput
 from regard.inspection.aligner import Aligner
+from regard.server.batching.jobs import Limits
 from regard.server.batching.served import ServedModel
 from regard.server.service import Service
 from tests.streams import POLICIES, stream, streaming, translator
 
 from .conftest import serving
+from .copying import capitals
+from .predicting import mean
 
 SOURCE = "ab cab b bca abba acab"
 TEXTS = [SOURCE, "bca ab", "cab cab b", "acb cabb ba ab abba", "c", "abc b bca cab ab ab"]
+HEAD = "POST /v1/stream HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
 class Head:
@@ -40,22 +45,73 @@ class Streams(NamedTuple):
     def post(self, **body: Any) -> httpx.Response:
         return httpx.post(f"{self.url}/v1/stream", json=body, timeout=60)
 
+    def load(self) -> tuple[int, int]:
+        """Return the number of waiting and of running jobs of the model."""
+        return self.service.models.get("small").load
+
     def settle(self) -> None:
         """Wait until no job waits or runs."""
-        end = time.monotonic() + 20
-        while any(model.load != (0, 0) for model in self.service.models.all):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: self.load() == (0, 0))
+
+    def used(self) -> int:
+        """Return the number of characters that this machine was charged for."""
+        return self.service.clients.counts.characters("address 127.0.0.1")
+
+    def send(self, **body: Any) -> socket.socket:
+        """Send a request and return its connection, without waiting for the answer."""
+        raw = json.dumps(body)
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        connection.sendall(f"{HEAD}content-length: {len(raw)}\r\n\r\n{raw}".encode())
+        return connection
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 @contextmanager
-def served(name: str = "transformer", *, inspector: Any = Head, **settings: Any) -> Iterator[Streams]:
+def served(
+    name: str = "transformer", *, inspector: Any = Head, others: Sequence[ServedModel] = (),
+    limits: Limits | None = None, reads_whole: bool = False, **settings: Any,
+) -> Iterator[Streams]:  # fmt: skip
     model = ServedModel(
         "small", task="translation", load_predictor=lambda: translator(name), serves=["translate"],
         settings=translator(name).search, source="en", target="de", inspector=inspector and inspector(),
+        limits=limits, reads_whole=reads_whole,
     )  # fmt: skip
-    with serving([model], **settings) as (port, service):
+    with serving([model, *others], **settings) as (port, service):
         yield Streams(f"http://127.0.0.1:{port}", port, service)
+
+
+class Gate:
+    """Holds the model ``reference``, which computes one token in each step, after the first step of a search."""
+
+    def __init__(self) -> None:
+        self.open, self.allowed, self.steps = threading.Event(), 0, 0
+        self.decoding = translator("reference").decoding
+        self._step = self.decoding.step
+        self.open.set()
+
+    def close(self) -> None:
+        """Hold the model after one more step, by which a search is accepted."""
+        self.allowed = self.steps + 1
+        self.open.clear()
+
+    def __call__(self, *arguments: Any) -> Any:
+        assert self.steps < self.allowed or self.open.wait(20)
+        self.steps += 1
+        return self._step(*arguments)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate()
+    monkeypatch.setattr(gate.decoding, "step", gate)
+    yield gate
+    gate.open.set()
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +134,11 @@ def follow(server: Streams, text: str, ends: list[int], **settings: Any) -> list
     return answers
 
 
+def answer_of(answer: dict[str, Any]) -> StreamOutput:
+    """Return the output in an answer."""
+    return StreamOutput(**{name: answer[name] for name in StreamOutput._fields})
+
+
 @pytest.mark.parametrize(("policy", "lag"), POLICIES)
 def test_nothing_is_taken_back_and_the_answers_are_those_of_the_model(server: Streams, policy: Any, lag: int) -> None:
     ends = sorted(random.Random(f"{policy} {lag}").sample(range(1, len(SOURCE)), 6))
@@ -88,8 +149,7 @@ def test_nothing_is_taken_back_and_the_answers_are_those_of_the_model(server: St
         committed = answer["committed"]
     assert answers[-1]["final"] and answers[-1]["unstable"] == "" and answers[-1]["read"] == len(SOURCE.split())
     expected = stream(streaming(translator(), policy, lag), SOURCE, ends)
-    names = "committed", "new", "unstable", "final", "rest", "read", "cursor"
-    assert [tuple(answer[name] for name in names) for answer in answers] == [tuple(output) for output in expected]
+    assert [answer_of(answer) for answer in answers] == expected
 
 
 def test_many_streams_at_once_are_as_each_alone(server: Streams) -> None:
@@ -154,14 +214,10 @@ def test_half_a_word_is_not_read_and_a_sentence_is_closed(server: Streams) -> No
 
 
 def test_a_client_that_hangs_up_or_stalls_disturbs_no_other(server: Streams) -> None:
-    body = json.dumps({"text": SOURCE + " ", "policy": "local-agreement"})
-    head = "POST /v1/stream HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    head += f"content-length: {len(body)}\r\n\r\n"
     stalled = socket.create_connection(("127.0.0.1", server.port))
-    stalled.sendall(f"{head}{body[:10]}".encode())  # the rest never comes
+    stalled.sendall(f'{HEAD}content-length: 100\r\n\r\n{{"text": '.encode())  # the rest never comes
     for _ in range(20):
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            connection.sendall(f"{head}{body}".encode())
+        server.send(text=SOURCE + " ").close()
     answers: list[str] = []
     threads = [
         threading.Thread(target=lambda: answers.append(follow(server, SOURCE, [7, 12])[-1]["committed"]))
@@ -174,6 +230,109 @@ def test_a_client_that_hangs_up_or_stalls_disturbs_no_other(server: Streams) -> 
     assert len(answers) == 4 and len(set(answers)) == 1
     server.settle()
     stalled.close()
+
+
+def test_a_client_that_hangs_up_in_the_middle_ends_its_search_and_no_other(gate: Gate) -> None:
+    with served("reference") as server, ThreadPoolExecutor(1) as pool:
+        whole = server.post(text=SOURCE, final=True).json()
+        steps, before = gate.steps, server.used()
+        assert steps > 10
+        gate.close()
+        leaving = [server.send(text=SOURCE, final=True)]
+        until(lambda: server.load() == (0, 1))  # this one is searched, the others wait
+        other = pool.submit(lambda: server.post(text=SOURCE, final=True).json())
+        leaving += [server.send(text=text, final=True, policy="wait-k") for text in TEXTS[1:4]]
+        until(lambda: server.load() == (4, 1))
+        for connection in leaving:
+            connection.close()
+        until(lambda: server.used() == before + len(SOURCE))  # the server knows that they have gone
+        gate.open.set()
+        assert other.result() == whole
+        server.settle()
+        assert gate.steps <= 2 * steps + 2  # nothing more is searched for those that have gone
+
+
+def test_a_client_may_change_its_mind_about_words_that_were_not_read(server: Streams) -> None:
+    settings = {"policy": "local-agreement", "lag": 3}
+    first = server.post(text="ab cab b bca ab", **settings).json()
+    assert first["read"] == 3
+    state = {name: first[name] for name in ("committed", "unstable", "cursor")}
+    changed = server.post(text="ab cab b acab c ab", final=True, **state, **settings).json()
+    assert changed["final"] and changed["committed"].startswith(first["committed"])
+    assert server.post(text="ab cab c bca ", **state, **settings).status_code == 409
+    (expected,) = streaming(translator(), "local-agreement", 3).advance([StreamInput("ab cab c bca ")])
+    assert answer_of(server.post(text="ab cab c bca ", **settings).json()) == expected
+
+
+@pytest.mark.parametrize("policy", ["wait-k", "local-agreement"])
+def test_a_stream_whose_time_is_over_is_refused_and_costs_nothing(gate: Gate, policy: str) -> None:
+    with served("reference", seconds=0.6) as server, ThreadPoolExecutor(1) as pool:
+        assert server.post(text="ab ", policy=policy).status_code == 200
+        before = server.used()
+        gate.close()
+        accepted = pool.submit(lambda: server.post(text=SOURCE, policy=policy, final=True))
+        until(lambda: server.load() == (0, 1))
+        time.sleep(0.7)
+        gate.open.set()
+        late = accepted.result()
+        assert late.status_code == 503 and int(late.headers["retry-after"]) >= 1
+        assert "The request took more than" in late.json()["error"]
+        server.settle()
+        assert server.used() == before
+        assert server.post(text="ab ", policy=policy).status_code == 200
+
+
+def test_a_pass_for_alignatt_has_the_time_of_the_request_only() -> None:
+    done = threading.Event()
+
+    class Slow:
+        @property
+        def aligner(self) -> None:
+            done.wait(10)
+
+    with served(inspector=Slow, seconds=0.3) as server:
+        began = time.monotonic()
+        late = server.post(text="ab cab ", policy="alignatt")
+        assert late.status_code == 503 and "more than 0.3 s" in late.text and time.monotonic() - began < 8
+        assert server.post(text="ab cab ").status_code == 200  # other streams do not wait for that pass
+        done.set()
+
+
+def test_streams_beyond_the_queue_are_refused(gate: Gate) -> None:
+    with served("reference", limits=Limits(rows=1, waiting=1)) as server, ThreadPoolExecutor(2) as pool:
+        gate.close()
+        accepted = []
+        for load in ((0, 1), (1, 1)):
+            accepted.append(pool.submit(lambda: server.post(text=SOURCE, final=True)))
+            until(lambda load=load: server.load() == load)  # type: ignore[misc]
+        before = server.used()
+        full = server.post(text=SOURCE, final=True)
+        assert full.status_code == 429 and int(full.headers["retry-after"]) >= 1 and server.used() == before
+        gate.open.set()
+        first, second = (answer.result() for answer in accepted)
+        assert first.status_code == second.status_code == 200 and first.json() == second.json()
+
+
+def test_the_model_of_a_stream_is_chosen_by_name_or_languages() -> None:
+    other, (numbers, _) = capitals("other", "fr", "es")[0], mean()
+    with served(others=[other, numbers]) as server:
+        for fields, model in (
+            ({}, "small"), ({"source": "en"}, "small"), ({"source": "fr"}, "other"), ({"target": "es"}, "other"),
+            ({"source": "auto", "target": "de"}, "small"), ({"model": "other"}, "other"),
+        ):  # fmt: skip
+            assert server.post(text="", **fields).json()["model"] == model, fields
+        for fields, status, problem in (
+            ({"source": "xx"}, 400, "xx to any language is not supported"),
+            ({"model": "mean"}, 400, "cannot translate"),
+            ({"model": "none"}, 404, "does not exist"),
+        ):
+            refused = server.post(text="", **fields)
+            assert refused.status_code == status and problem in refused.json()["error"], refused.text
+
+
+def test_a_model_of_whole_texts_closes_no_sentence() -> None:
+    with served(reads_whole=True) as server:
+        assert not server.post(text="Ab cab ab.  Cab b ").json()["final"]
 
 
 def test_steps_of_streams_have_a_limit_of_their_own() -> None:
@@ -189,14 +348,15 @@ def test_steps_of_streams_have_a_limit_of_their_own() -> None:
 
 
 def test_only_new_words_are_charged(server: Streams) -> None:
-    def used() -> int:
-        return server.service.clients.counts.characters("address 127.0.0.1")
-
-    before = used()
+    before = server.used()
     first = server.post(text="ab cab ").json()
-    assert used() == before + 7
+    assert server.used() == before + 7
     server.post(text="ab cab bca ", cursor=first["cursor"])
-    assert used() == before + 7 + 4
+    assert server.used() == before + 7 + 4
+    server.post(text="ab abc bca ", cursor=first["cursor"])  # 409
+    assert server.used() == before + 7 + 4
+    counted = httpx.get(f"{server.url}/metrics").text
+    assert f"regard_characters_total {before + 11:.1f}" in counted
 
 
 def test_a_source_that_is_too_long_is_refused() -> None:

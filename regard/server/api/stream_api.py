@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
+from regard.core.deadline import Deadline
 from regard.errors import ConfigError, SourceChangedError
-from regard.inference.policies import make_policy
+from regard.inference.policies import POLICIES, make_policy
 from regard.inference.text_stream import CURSOR, StreamInput, StreamOutput, text_from_word
 from regard.server.api.api_v1 import ERROR_RESPONSES, ErrorBody
 from regard.server.api.json_route import JsonRoute
@@ -19,7 +20,7 @@ from regard.server.batching.jobs import SearchJob
 from regard.server.batching.translating import Translating
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
-from regard.tasks.translation.streaming import StreamingTranslator
+from regard.tasks.translation.streaming import StreamingTranslator, StreamWork
 
 LARGEST_LAG = 1000
 
@@ -39,7 +40,9 @@ class StreamBody(BaseModel):
         None, ge=0, le=LARGEST_LAG, description="Lag in source words: see the policies; left out: 5, 1 or 2."
     )
     split: bool = Field(True, description="Complete a sentence when the next one begins.")
-    model: str | None = Field(None, description="Name of the model; left out: the first that translates.")
+    source: str | None = Field(None, description="Language code; left out or `auto`: any language.")
+    target: str | None = Field(None, description="Language code; left out: any language.")
+    model: str | None = Field(None, description="Name of the model; left out: the first for the languages.")
 
 
 class StreamAnswer(BaseModel):
@@ -64,47 +67,65 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/stream", responses=ERROR_RESPONSES | {409: {"model": ErrorBody}})
     async def stream(body: StreamBody, request: Request) -> StreamAnswer:
         """Translate a text that is still arriving. Repeat a request after a failure: the answer is the same."""
-        began = time.monotonic()
+        deadline = Deadline(service.settings.seconds)
         client, key = service.admit(credentials(request, "Bearer"), continues=bool(body.cursor))
         service.check_size([body.text, body.committed, body.unstable], max_texts=3)
-        model = service.models.translator(body.model)
+        model = _choose_model(service, body)
+        characters = await off_loop(_unread, body)
         lag = DEFAULT_LAG[body.policy] if body.lag is None else body.lag
-        left = max(service.settings.seconds - (time.monotonic() - began), 0.0)
-        with service.charge(len(_unread(body)), client, key):
-            work = _continue(model, body, lag, client=client, seconds=left)
-            output = await unless_disconnected(request, work)
+        with service.charge(characters, client, key):
+            try:
+                async with asyncio.timeout(deadline.left + 1):  # a search ends earlier, with a better message
+                    work = _continue(model, body, lag, client=client, deadline=deadline)
+                    output = await unless_disconnected(request, work)
+            except TimeoutError as error:
+                raise service.timed_out() from error
+        service.metrics.count_translated(characters, int(output.final))
         return StreamAnswer(**output._asdict(), model=model.name, policy=body.policy, lag=lag)
 
     return routes
 
 
-def _unread(body: StreamBody) -> str:
-    """Return the part of the source that earlier requests have not read: only it is charged."""
+def _choose_model(service: Service, body: StreamBody) -> Translating:
+    """Return the model by its name or by languages. No language is identified: it would change as the text grows."""
+    source = None if body.source == "auto" else body.source
+    if body.model is not None or (source is None and body.target is None):
+        return service.models.translator(body.model)
+    return service.models.for_languages(source, body.target)
+
+
+def _unread(body: StreamBody) -> int:
+    """Return the number of characters that earlier requests have not read: only these are charged."""
     known = int(body.cursor.partition("-")[0]) if CURSOR.fullmatch(body.cursor) else 0
-    return text_from_word(body.text, known)
+    return len(text_from_word(body.text, known))
 
 
-async def _continue(model: Translating, body: StreamBody, lag: int, *, client: str, seconds: float) -> StreamOutput:
+async def _continue(model: Translating, body: StreamBody, lag: int, *, client: str, deadline: Deadline) -> StreamOutput:
     """Return the output after a request; its hypothesis is searched in the running batch of the model."""
-    deadline = time.monotonic() + seconds
-    translator, _ = await model.served.wait_until_loaded(seconds)
-    request = StreamInput(body.text, body.committed, body.unstable, final=body.final, cursor=body.cursor)
+    translator, _ = await model.served.wait_until_loaded(deadline.left)
+    needs_attention, inspector = POLICIES[body.policy].needs_attention, model.served.inspector
+    alignment = None
+    if needs_attention and inspector is not None:
+        alignment = await model.run_serial(lambda: inspector.aligner)
+
+    def plan() -> tuple[StreamingTranslator, StreamWork, list[SearchJob]]:
+        """Return the streaming translator, its work, and the job that the work needs, if any."""
+        streaming = StreamingTranslator(
+            translator, make_policy(body.policy, lag), search=model.search, alignment=alignment,
+            splits=body.split and not model.reads_whole,
+        )  # fmt: skip
+        request = StreamInput(body.text, body.committed, body.unstable, final=body.final, cursor=body.cursor)
+        work = streaming.plan(request)
+        inputs = [] if work.input is None else [work.input]
+        jobs = [SearchJob(input, work.search, client=client, deadline=deadline.end) for input in inputs]
+        return streaming, work, jobs
+
     try:
-        policy = make_policy(body.policy, lag)
-        inspector = model.served.inspector
-        alignment = None
-        if policy.needs_attention and inspector is not None:
-            alignment = await model.run_serial(lambda: inspector.aligner)
-        streaming = StreamingTranslator(translator, policy, search=model.search, alignment=alignment, splits=body.split)
-        plan = await off_loop(streaming.plan, request)
-        best = None
-        if plan.input is not None:
-            job = SearchJob(plan.input, plan.search, client=client, deadline=deadline)
-            ((best, *_),) = await model.served.results([job], max(deadline - time.monotonic(), 0.0))
-        if policy.needs_attention and best is not None:
-            (output,) = await model.run_serial(lambda: streaming.finish([plan], [best]))
-        else:
-            (output,) = await off_loop(streaming.finish, [plan], [best])
+        streaming, work, jobs = await off_loop(plan)
+        hypotheses = await model.served.results(jobs, deadline.left)
+        best = hypotheses[0][0] if jobs else None
+        runs_model = needs_attention and best is not None
+        (output,) = await (model.run_serial if runs_model else off_loop)(lambda: streaming.finish([work], [best]))
         return output
     except SourceChangedError as error:
         raise ApiError(409, f"{error.what}: start again without committed, unstable and cursor") from error

@@ -90,6 +90,9 @@ class StreamingTranslator:
             where = "stop" if settings.stop else "coverage_penalty"
             raise ConfigError(f"`{where}` cannot be used for a stream", where=where, help="omit it")
         self.search = settings.model_copy(update={"nbest": 1})
+        if self.translator.decoding is None:
+            what = "a stream requires a network; this model is a simple baseline"
+            raise ConfigError(what, where="model", help="use the network: --checkpoint best")
         if policy.needs_attention and alignment is None:
             raise ConfigError(
                 f"{policy.name} requires attention from the decoder to the encoder, which this model lacks",
