@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
-from regard.inference.text_stream import StreamInput, StreamOutput
+from regard.inference.text_stream import StreamInput, StreamOutput, cursor_of
 from regard.inspection.aligner import Aligner
 from regard.server.batching.jobs import Limits
 from regard.server.batching.served import ServedModel
+from regard.server.keys import KeyStore, add_key
 from regard.server.service import Service
 from tests.streams import POLICIES, stream, streaming, translator
 
@@ -357,6 +359,21 @@ def test_only_new_words_are_charged(server: Streams) -> None:
     assert server.used() == before + 7 + 4
     counted = httpx.get(f"{server.url}/metrics").text
     assert f"regard_characters_total {before + 11:.1f}" in counted
+
+
+def test_a_forged_cursor_does_not_evade_a_quota(tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "alice", requests_per_minute=None, characters=30)
+    text = "ab cab bca"
+    forged = {"text": text, "cursor": cursor_of(text.split()), "final": True}
+    with served(keys=KeyStore(tmp_path / "keys")) as server:
+
+        def post(key: str | None) -> httpx.Response:
+            headers = {"authorization": f"Bearer {key}"} if key else {}
+            return httpx.post(f"{server.url}/v1/stream", json=forged, headers=headers, timeout=60)
+
+        assert [post(wrong).status_code for wrong in (None, "wrong")] == [401, 403]
+        assert [post(key).status_code for _ in range(4)] == [200, 200, 200, 429]
+        assert server.service.clients.counts.characters("key alice") == 30
 
 
 def test_a_source_that_is_too_long_is_refused() -> None:

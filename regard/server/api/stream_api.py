@@ -18,6 +18,7 @@ from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.jobs import SearchJob
 from regard.server.batching.translating import Translating
+from regard.server.keys import ApiKey
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.translation.streaming import StreamingTranslator, StreamWork
@@ -71,7 +72,7 @@ def router(service: Service) -> APIRouter:
         client, key = service.admit(credentials(request, "Bearer"), continues=bool(body.cursor))
         service.check_size([body.text, body.committed, body.unstable], max_texts=3)
         model = _choose_model(service, body)
-        characters = await off_loop(_unread, body)
+        characters = await off_loop(_charged, body, key)
         lag = DEFAULT_LAG[body.policy] if body.lag is None else body.lag
         with service.charge(characters, client, key):
             try:
@@ -94,9 +95,13 @@ def _choose_model(service: Service, body: StreamBody) -> Translating:
     return service.models.for_languages(source, body.target)
 
 
-def _unread(body: StreamBody) -> int:
-    """Return the number of characters that earlier requests have not read: only these are charged."""
-    known = int(body.cursor.partition("-")[0]) if CURSOR.fullmatch(body.cursor) else 0
+def _charged(body: StreamBody, key: ApiKey | None) -> int:
+    """Return the number of characters to charge: of the words that earlier requests have not read.
+
+    A client can forge a cursor, so a key with a quota is charged for the whole text of each request.
+    """
+    has_quota = key is not None and key.characters is not None
+    known = int(body.cursor.partition("-")[0]) if CURSOR.fullmatch(body.cursor) and not has_quota else 0
     return len(text_from_word(body.text, known))
 
 
