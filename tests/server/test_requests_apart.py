@@ -96,6 +96,7 @@ def paying(**settings: Any) -> Iterator[Paying]:
 # Path, fields, and the field that holds the text.
 ENDPOINTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "translate": ("/v1/translate", {"text": "a dog"}, "text"),
+    "translate, streamed": ("/v1/translate", {"text": "a dog", "stream": True}, "text"),
     "stream": ("/v1/stream", {"text": "a dog", "final": True}, "text"),
     "predict": ("/v1/predict", {"inputs": ["1 2"], "model": "mean"}, "inputs"),
     "predict a translation": ("/v1/predict", {"inputs": ["a dog"], "model": "words"}, "inputs"),

@@ -33,6 +33,7 @@ def worst_requests(text: int = TEXT, body: int = BODY) -> list[WorstRequest]:
     """Return the table for texts of ``text`` characters, and bodies of at most ``body`` bytes."""
     return [
         *_translations(text, body),
+        *_streams(text),
         *_dialects(text, body),
         *_other_tasks(text, body),
         *_invalid(body),
@@ -80,6 +81,20 @@ def _translations(text: int, body: int) -> list[WorstRequest]:
         _json("glossary of phrases", path, {"text": repeated("a ", text), "glossary": _glossary(body, nested=True)}),
         _json("many texts", path, {"text": ["a b. " * (text // 250)] * 50, "nbest": 10, "beam": 10}),
         _json("attention", path, {"text": repeated("ab", 200), "attention": True}),
+    ]
+
+
+def _streams(text: int) -> list[WorstRequest]:
+    words, path = repeated("ab ", text // 3), "/v1/stream"
+    known = {"cursor": f"{len(words.split()) - 1}-00000000"}
+    return [
+        *(
+            _json(f"stream of {each!r}", path, {"text": repeated(each, text), "policy": "wait-k", "lag": 1})
+            for each in ("a ", "Ab. ", "ab", "\n")
+        ),
+        _json("end of a stream", path, {"text": repeated("a ", text), "split": False, "final": True}),
+        _json("stream with a cursor", path, {"text": words, "committed": words, "unstable": words} | known),
+        _json("streamed translation", "/v1/translate", {"text": repeated("ab", text), "stream": True}),
     ]
 
 
@@ -132,7 +147,7 @@ def _invalid(body: int) -> list[WorstRequest]:
         *(
             WorstRequest(f"{path} {field} of numbers", path, f'{{"{field}": {numbers}}}'.encode())
             for path, field in (
-                ("/v1/translate", "text"), ("/v1/predict", "inputs"), ("/v1/score", "targets"),
+                ("/v1/translate", "text"), ("/v1/stream", "text"), ("/v1/predict", "inputs"), ("/v1/score", "targets"),
                 ("/v1/generate", "prompt"), ("/v1/generate", "stop"), ("/v1/completions", "prompt"),
                 ("/v1/completions", "stop"), ("/v1/inspect", "force"), ("/v1/inspect", "include"),
                 ("/translate", "q"), ("/v2/translate", "text"),
@@ -140,7 +155,7 @@ def _invalid(body: int) -> list[WorstRequest]:
         ),
         *(
             WorstRequest(f"{path} with unknown fields", path, f"{{{fields}}}".encode())
-            for path in ("/v1/translate", "/v1/completions", "/v1/generate", "/v1/inspect", "/translate")
+            for path in ("/v1/translate", "/v1/stream", "/v1/completions", "/v1/generate", "/v1/inspect", "/translate")
         ),
         WorstRequest("unknown settings", "/v1/predict", f'{{"inputs": ["1"], "settings": {{{fields}}}}}'.encode()),
         WorstRequest("glossary of numbers", "/v1/translate", f'{{"text": "a", "glossary": {{{fields}}}}}'.encode()),

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.config.search_requests import SearchRequest
 from regard.errors import DataError
 from regard.inference.results import Translation
+from regard.server.api.event_stream import EVENT_STREAM
 from regard.server.api.json_route import JsonRoute, Strings
 from regard.server.api.notices import count_unknown
 from regard.server.api.requests import Credentials, credentials, unless_disconnected, validate_texts
+from regard.server.api.translation_events import translation_events
 from regard.server.api_error import ApiError
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
@@ -40,6 +42,9 @@ class TranslateRequest(SearchRequest):
     keep: bool = Field(True, description="Keep placeholders, addresses and numbers unchanged.")
     format: Literal["text", "html", "xml", "markdown"] = Field(
         "text", description="Format of the texts; tags and marks are transferred to the translation."
+    )
+    stream: bool = Field(
+        False, description="Send each sentence when it is complete, as server-sent events; only for one plain text."
     )
 
 
@@ -178,10 +183,15 @@ def router(service: Service) -> APIRouter:
 def _add_translation(routes: APIRouter, service: Service) -> None:
     """Add the route that translates texts."""
 
-    @routes.post("/v1/translate", responses=ERROR_RESPONSES)
-    async def translate(body: TranslateRequest, request: Request) -> TranslateResponse:
-        """Translate texts."""
+    @routes.post("/v1/translate", response_model=TranslateResponse, responses=ERROR_RESPONSES | {200: EVENT_STREAM})
+    async def translate(body: TranslateRequest, request: Request) -> Any:
+        """Translate texts. With `stream`, each event is a sentence (`index`, `new`), and the last one the response.
+
+        An error after the first event is sent as an event `error`.
+        """
         translation = await off_loop(_translation_request, service, body, credentials(request, "Bearer"))
+        if body.stream:
+            return await translation_events(service, translation, request, lambda result: _translate_response([result]))
         results = await unless_disconnected(request, service.translate(translation))
         if not body.attention:
             return await off_loop(_translate_response, results)
@@ -215,9 +225,12 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
 
 
 def _translation_request(service: Service, body: TranslateRequest, client: Credentials) -> TranslationRequest:
-    """Return the translation that a body requests."""
+    """Return the translation that a body requests; raise ApiError if it cannot be streamed but should be."""
+    texts = validate_texts(body.text, "text")
+    if body.stream:
+        _require_streamable(body, texts)
     return TranslationRequest(
-        validate_texts(body.text, "text"),
+        texts,
         None if body.source == "auto" else body.source,
         body.target,
         client,
@@ -227,6 +240,19 @@ def _translation_request(service: Service, body: TranslateRequest, client: Crede
         protect=body.keep,
         markup=None if body.format == "text" else Markup.create(body.format),
     )
+
+
+def _require_streamable(body: TranslateRequest, texts: Sequence[str]) -> None:
+    """Raise ApiError for a request whose sentences cannot be sent one by one."""
+    nbest = getattr(body, "nbest", None) or 1
+    obstacles = {
+        f"{len(texts)} texts": len(texts) > 1,
+        "`attention`": body.attention,
+        f"`format` {body.format}": body.format != "text",
+        f"`nbest` {nbest}": nbest > 1,
+    }
+    for obstacle in (name for name, applies in obstacles.items() if applies):
+        raise ApiError(400, f"Invalid request: `stream` cannot be combined with {obstacle}: send one plain text")
 
 
 def _translate_response(results: Sequence[TranslationResult], weights: HeadWeights | None = None) -> TranslateResponse:
