@@ -89,7 +89,7 @@ def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[s
 
 
 @contextmanager
-def open_bytes(file: Path | None, *, watched: bool) -> Iterator[tuple[Callable[[], bytes], str]]:
+def open_incoming(file: Path | None, *, watched: bool) -> Iterator[tuple[Callable[[], bytes], str]]:
     """Yield a function that waits for the next bytes of a file or of standard input, empty at its end, and the name.
 
     Args:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.commands.incoming_lines import open_bytes
+from regard.commands.incoming_lines import open_incoming
 from regard.errors import DataError
 
 WORD = re.compile(r"\s*\S+\s")
@@ -33,7 +33,7 @@ def open_words(file: Path | None, *, watched: bool) -> Iterator[Iterator[Arrival
     Raises:
         DataError: for bytes that are not UTF-8, with the line.
     """
-    with open_bytes(file, watched=watched) as (read, name):
+    with open_incoming(file, watched=watched) as (read, name):
         yield arrivals(_decoded(iter(read, b""), name))
 
 

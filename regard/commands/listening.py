@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.commands.incoming_lines import open_bytes
+from regard.commands.incoming_lines import open_incoming
 from regard.commands.setting_options import SharedOption
 from regard.config.stream_settings import PolicyName
 from regard.core.wording import pluralize
@@ -171,7 +171,7 @@ def _steps(streaming: StreamingRecognizer, file: Path | None, rate: int) -> Iter
     from regard.data.raw_sound import RawSound
 
     sound, stream, contents = RawSound(rate, streaming.rate), streaming.open(), b" "
-    with open_bytes(file, watched=True) as (read, name):
+    with open_incoming(file, watched=True) as (read, name):
         while contents:
             contents = read()
             samples = sound.add(contents, final=not contents)
