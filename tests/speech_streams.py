@@ -38,6 +38,7 @@ MODELS: dict[str, tuple[int, dict[str, Any], dict[str, Any], dict[str, Any]]] = 
     "joint beam": (1, BPE, {}, {"beam": 2}),
     "joint bytes": (2, {"kind": "byte-bpe"}, {}, {}),
     "ctc": (1, {"kind": "character"}, CTC, {}),
+    "ctc trimmed": (1, {"kind": "character"}, CTC, {}),
     "ctc words": (1, {"kind": "word"}, CTC, {}),
     "ctc beam": (1, BPE, CTC, {"beam": 2}),
     "attention": (8, {"kind": "character"}, {"ctc": 0}, {}),
@@ -59,7 +60,10 @@ def recognizer(name: str = "joint") -> Recognizer:
     config: Any = load_config(
         {
             "task": {"kind": "recognition"},
-            "data": {"train": [{"source": "none.jsonl"}], "sound": {"rate": RATE, "channels": CHANNELS}},
+            "data": {
+                "train": [{"source": "none.jsonl"}],
+                "sound": {"rate": RATE, "channels": CHANNELS, "trim": 30 if "trimmed" in name else None},
+            },
             "model": {**SMALL, **model},
             "search": {"beam": 1, **search},
         }

@@ -17,6 +17,7 @@ from regard.inference.continued_text import ContinuedText
 from regard.inference.policies import make_policy
 from regard.inference.text_stream import StreamInput, StreamOutput
 from regard.tasks.recognition import attention_head
+from regard.tasks.recognition import streaming as streaming_module
 from regard.tasks.recognition.attention_head import SpeechHead, attended_frames, choose_head
 from regard.tasks.recognition.heard import heard_sound
 from regard.tasks.recognition.long_sounds import quietest, silence_at_end
@@ -60,6 +61,16 @@ def test_a_segment_without_commits_has_the_text_of_its_sound(name: str) -> None:
         seconds = [(start + output.start, end + output.start) for _, start, end in whole.words]
         assert [pair for word in output.words for pair in word[1:]] == pytest.approx(np.ravel(seconds).tolist())
         assert len(output.words) == (len(output.committed.split()) if name != "attention" else 0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_begin_with_their_prefix(name: str) -> None:
+    model = recognizer(name)
+    frames = [model.features.standardized(model.features.recipe.frames(sound([text]))) for text in ("abc a", "cab ca")]
+    prefix = model.tokenizer.encode("ca")
+    first, second = model.recognize_frames(frames, model.search, prefixes=[prefix, ()])
+    assert first.tokens[: len(prefix)] == prefix
+    assert second.tokens == model.recognize_frames(frames, model.search)[1].tokens or name.startswith("ctc")
 
 
 class Scripted:
@@ -132,6 +143,7 @@ def test_segments_are_closed_at_silences() -> None:
     [
         ([(0.1, 0.5), (0.001, 0.7)], 0.7),
         ([(0.1, 0.5), (0.05, 0.7)], 0.0),  # 6 dB lower
+        ([(0.1, 0.5), (0.012, 0.7)], 0.0),  # 18.4 dB lower
         ([(0.1, 0.5), (0.009, 0.7)], 0.7),  # 20.9 dB lower
         ([(0.9, 0.05), (0.01, 0.7)], 0.0),  # a click
         ([(0.0, 1.0)], 0.0),
@@ -237,6 +249,13 @@ def test_alignatt_waits_for_words_that_attend_to_the_last_frames() -> None:
     assert [len(output.committed.split()) for output in hasty[:-1]] == [max(len(all) - 1, 0) for all in words]
 
 
+def test_frames_are_counted_from_the_beginning_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming_module, "attended_frames", lambda *arguments: [4, 8])
+    model = streaming(recognizer("ctc trimmed"), "alignatt", 1)
+    hypothesis = model._hypothesis(SoundSegment(sound=sound([0.3, "ab"])), RATE, lambda: False, attends=True)
+    assert hypothesis.attended[1] - hypothesis.attended[0] == 4 and 30 <= hypothesis.attended[0] <= 34
+
+
 def test_the_head_is_chosen_by_agreement_with_ctc(monkeypatch: pytest.MonkeyPatch) -> None:
     model, frames = recognizer(), recognizer().features.recipe.frames(sound(["abc ab c"]))
     frames = model.features.standardized(frames)
@@ -287,6 +306,6 @@ def test_a_growing_text_is_translated_sentence_by_sentence() -> None:
     (one,), state = ContinuedText().advance(model, "a b", final=False)
     outputs, state = state.advance(model, "c. d", final=False)
     assert one.committed == "A B" and [output.committed for output in outputs] == ["A B C.", "D"]
-    assert requests[1] == StreamInput("a b c. d ", "A B", "?", cursor="1-00000000") and requests[2].text == "d "
+    assert requests[1] == StreamInput("a b c. d ", "A B", "?", cursor="1-00000000") and requests[2] == StreamInput("d ")
     outputs, state = state.advance(model, "", final=True)
     assert outputs[-1].committed == "D" and state == ContinuedText()
