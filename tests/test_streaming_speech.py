@@ -174,6 +174,15 @@ def test_a_long_segment_is_cut_at_a_quiet_place_after_its_committed_words() -> N
     assert quietest(np.array([3.0, 1.0, 2.0]), 0, 3) == 1 and quietest(np.zeros(3), 3, 3) == 3
 
 
+def test_a_segment_is_at_most_as_long_as_recordings_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = recognizer("ctc")
+    data = model.config.data.model_copy(update={"max_seconds": 1.6})
+    monkeypatch.setattr(model, "config", model.config.model_copy(update={"data": data}))
+    outputs = listen(streaming(model, lag=NEVER), NOISE)
+    assert max(output.end - output.start for output in outputs) <= 1.6 and outputs[-1].end == 4.0
+    assert {output.closing for output in outputs if output.final} == {"length", "end"}
+
+
 def test_the_kept_sound_is_bounded() -> None:
     model = streaming(recognizer("ctc"), step=0.25, longest=2.0)
     stream, most = model.open(), 0

@@ -70,6 +70,26 @@ Step = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Silence = Annotated[
+    float | None,
+    typer.Option(
+        "--silence",
+        metavar="SECONDS",
+        help="End a segment at a silence of this length.",
+        show_default="0.6",
+        rich_help_panel=PANEL,
+    ),
+]
+Longest = Annotated[
+    float | None,
+    typer.Option(
+        "--longest",
+        metavar="SECONDS",
+        help="Cut segments that are longer than this, or than data.max_seconds.",
+        show_default="20",
+        rich_help_panel=PANEL,
+    ),
+]
 Translate = Annotated[
     Path | None,
     typer.Option(
@@ -89,6 +109,8 @@ class ListeningRequest(NamedTuple):
     policy: PolicyName | None = None
     lag: int | None = None
     step: float | None = None
+    silence: float | None = None
+    longest: float | None = None
     translate: Path | None = None
 
     def check(self, **options: Any) -> None:
@@ -112,6 +134,8 @@ LISTENING_OPTIONS = {
     "policy": SharedOption(PolicyOption),
     "lag": SharedOption(Lag),
     "step": SharedOption(Step),
+    "silence": SharedOption(Silence),
+    "longest": SharedOption(Longest),
     "translate": SharedOption(Translate),
 }
 
@@ -137,7 +161,8 @@ def listen(
 
     if len(files) != 1:
         raise ConfigError("--streaming reads one file, or standard input", where="FILE", help="write - for the input")
-    options = SegmentOptions() if request.step is None else SegmentOptions(step=request.step)
+    lengths = {"step": request.step, "silence": request.silence, "longest": request.longest}
+    options = SegmentOptions(**{name: value for name, value in lengths.items() if value is not None})
     streaming = open_streaming(
         RunFolder.open(run), model, request.policy, request.lag, options=options, search=model.adjusted(settings),
         checkpoint=checkpoint,
@@ -152,7 +177,7 @@ def listen(
         printer.add(step)
         closed[step.output.closing] += 1
     if closed["length"]:
-        limit = f"at the maximum length of {streaming.options.longest:g} s"
+        limit = f"at the maximum length of {streaming.longest:g} s"
         typer.echo(f"closed {pluralize(closed['length'], 'segment')} {limit}", err=True)
 
 

@@ -40,7 +40,7 @@ def test_a_line_is_printed_for_each_segment(regard: Any, speech: Path, tmp_path:
     result = regard("recognize", speech, "-", *options, input=raw())
     assert result.exit_code == 0 and result.stdout == "ab b a\nc ab\nb\n" and result.stderr == ""
     (tmp_path / "sound.raw").write_bytes(raw() + b"\x00")
-    result = regard("recognize", speech, tmp_path / "sound.raw", *options, "--lag", 2, "--step", 0.3)
+    result = regard("recognize", speech, tmp_path / "sound.raw", *options, "--lag", 2, "--step", 0.3, "--silence", 0.4)
     assert result.stdout == "ab b a\nc ab\nb\n"
     assert result.stderr == f"{tmp_path / 'sound.raw'} ends within a sample; its last byte was dropped\n"
     twice = regard("recognize", speech, "-", "--streaming", "--raw", 2 * RATE, input=raw(times=2))
@@ -78,6 +78,9 @@ def test_json_has_an_object_for_each_step(regard: Any, speech: Path) -> None:
 def test_a_long_segment_is_reported(regard: Any, speech: Path) -> None:
     result = regard("recognize", speech, "-", "--streaming", "--raw", RATE, "--lag", 9, input=raw(["abc" * 35]))
     assert result.stderr == "closed 1 segment at the maximum length of 20 s\n" and result.stdout.count("\n") == 2
+    options = ("--streaming", "--raw", RATE, "--longest", 4)
+    result = regard("recognize", speech, "-", *options, input=raw(["abc" * 8]))
+    assert result.stderr == "closed 1 segment at the maximum length of 4 s\n"
 
 
 def test_committed_words_are_translated(regard: Any, speech: Path, monkeypatch: pytest.MonkeyPatch) -> None:

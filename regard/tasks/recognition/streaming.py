@@ -47,7 +47,8 @@ class SpeechAlignment(Protocol):
 class SegmentOptions:
     """Options of segments, in seconds.
 
-    ``step``: of sound between two hypotheses. ``silence``: closes a segment. ``longest``: maximum of a segment.
+    ``step``: of sound between two hypotheses. ``silence``: closes a segment. ``longest``: maximum of a segment; that of
+    the run (``data.max_seconds``) applies, too.
     """
 
     step: float = 0.5
@@ -151,7 +152,8 @@ class StreamingRecognizer:
         self.recognizer, self.policy, self.options = recognizer, policy, options or SegmentOptions()
         self.search = (search or recognizer.search).model_copy(update={"nbest": 1})
         self._features, self.rate = recognizer.features, recognizer.features.options.rate
-        self.step, self._longest = (round(x * self.rate) for x in (self.options.step, self.options.longest))  # samples
+        self.longest = min(self.options.longest, recognizer.config.data.max_seconds)
+        self.step, self._longest = (round(x * self.rate) for x in (self.options.step, self.longest))  # samples
         self._alignment = alignment
         if not recognizer.suffixes:
             raise ConfigError("a stream requires a model of sounds", why='this one has data.input = "frames"')
@@ -208,7 +210,7 @@ class StreamingRecognizer:
             return self._closed(segment, end, "end", interrupted)
         if silence_at_end(segment.sound, self._features.recipe, QUIET) >= self.options.silence:
             return self._closed(segment, end, "silence", interrupted)
-        if end >= self._longest:
+        if end + self.step > self._longest:
             return self._closed(segment, self._cut(segment), "length", interrupted)
         if self.policy.reads(segment.steps) != segment.steps:
             return self._output(segment), segment
