@@ -12,7 +12,7 @@ from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.inference.policies import make_policy
-from regard.inference.text_stream import StreamInput, StreamOutput
+from regard.inference.text_stream import StreamOutput
 from regard.inspection.aligner import Aligner
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -66,14 +66,10 @@ def streaming(model: Translator, name: Any, lag: int, **options: Any) -> Streami
     return StreamingTranslator(model, make_policy(name, lag), alignment=Aligner(attention, 0, 1, None, 0), **options)
 
 
-def request_after(output: StreamOutput, text: str, *, final: bool) -> StreamInput:
-    return StreamInput(text, output.committed, output.unstable, final=final, cursor=output.cursor)
-
-
 def stream(model: StreamingTranslator, text: str, ends: Sequence[int]) -> list[StreamOutput]:
     """Return the output for each beginning of the text, of these numbers of characters, and for the whole text."""
     output, outputs = StreamOutput(""), []
     for end in [*ends, len(text)]:
-        (output,) = model.advance([request_after(output, text[:end], final=end == len(text))])
+        (output,) = model.advance([output.request(text[:end], final=end == len(text))])
         outputs.append(output)
     return outputs

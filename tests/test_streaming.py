@@ -15,7 +15,7 @@ from regard.inference.policies import Draft, make_policy
 from regard.inference.streamed import Streamed, stream_texts
 from regard.inference.text_stream import StreamInput, StreamOutput, complete_words, cursor_of, read_cursor
 from regard.tasks.translation.streaming import StreamingTranslator
-from tests.streams import MODELS, POLICIES, request_after, stream, streaming, translator
+from tests.streams import MODELS, POLICIES, stream, streaming, translator
 
 SOURCE = "ab cab  b bca abba acab"
 
@@ -55,11 +55,11 @@ def test_a_repeated_request_gives_the_same_answer(policy: str, lag: int) -> None
     runner = streaming(translator(), policy, lag)
     output = StreamOutput("")
     for end in (4, 8, 10, 14, 15, 19):
-        request = request_after(output, SOURCE[:end], final=False)
+        request = output.request(SOURCE[:end], final=False)
         first, second = runner.advance([request]), runner.advance([request])
         assert first == second
         (output,) = first
-        (again,) = runner.advance([request_after(output, SOURCE[:end], final=False)])
+        (again,) = runner.advance([output.request(SOURCE[:end], final=False)])
         assert (again.committed, again.new, again.cursor) == (output.committed, "", output.cursor)
 
 
@@ -84,8 +84,8 @@ def test_a_source_that_is_taken_back_is_refused() -> None:
     assert output.read == 2
     for text in ("ab abc b ", "ab ", ""):
         with pytest.raises(SourceChangedError, match="beginning of the source has changed"):
-            runner.advance([request_after(output, text, final=False)])
-    runner.advance([request_after(output, "ab cab bca ", final=False)])
+            runner.advance([output.request(text, final=False)])
+    runner.advance([output.request("ab cab bca ", final=False)])
     runner.advance([StreamInput("ab abc b ", output.committed)])  # without a cursor, nothing can be compared
     for cursor in ("2", "2-", "-1-00000000", "2-0000000g", "9" * 12 + "-00000000", "２-00000000"):
         with pytest.raises(SourceChangedError, match="cursor"):
@@ -130,7 +130,7 @@ def test_a_source_without_an_end_is_closed_at_the_limit_of_the_model() -> None:
     text, closed, output = "", 0, StreamOutput("")
     for _ in range(40):
         text += "abca "
-        (output,) = runner.advance([request_after(output, text, final=False)])
+        (output,) = runner.advance([output.request(text, final=False)])
         if output.final:
             assert text.endswith(output.rest) and output.rest != text
             closed, text, output = closed + 1, output.rest, StreamOutput("")
@@ -206,7 +206,7 @@ def test_delays_of_a_word_that_grows_are_those_of_its_end() -> None:
     streamed = Streamed(4)
     for read, (committed, new) in enumerate([("", ""), ("ab", "ab"), ("ab.", "."), ("ab. c d", " c d")], start=1):
         streamed.add(StreamOutput(committed, new), read, 0.5)
-    assert streamed.delays == [3, 4, 4] and streamed.seconds == [1.5, 2.0, 2.0]
+    assert streamed.delays == [3, 4, 4] and streamed.steps == [0.5] * 4
 
 
 def test_revised_words_are_counted() -> None:

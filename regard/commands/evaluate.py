@@ -27,6 +27,7 @@ from regard.commands.progress import progress
 from regard.commands.setting_options import option_group, takes_settings
 from regard.commands.several_ranks import several_ranks
 from regard.commands.stream_evaluation import STREAM_EVALUATION, StreamEvaluationRequest, evaluate_streams
+from regard.commands.streaming import require_streaming
 from regard.config.search_settings import SearchSettings
 from regard.core.atomic_files import explain_os_errors
 from regard.errors import ConfigError, ModelError
@@ -179,7 +180,7 @@ def evaluate(
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     windows, analysis = {"stride": stride, "memory": memory}, _Analysis(output, errors, against, draw, sort)
     kind = folder.config.task.kind
-    stream.require_streaming()
+    require_streaming(stream)
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     if stream.streaming:
         _refuse(windows | analysis.options | {"draw": draw}, why="--streaming reports quality and latency only")

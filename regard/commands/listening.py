@@ -14,6 +14,7 @@ import typer
 
 from regard.commands.incoming_lines import open_incoming
 from regard.commands.setting_options import SharedOption
+from regard.commands.streaming import PANEL, refuse_with_streaming, require_streaming
 from regard.config.stream_settings import PolicyName
 from regard.core.wording import pluralize
 from regard.errors import ConfigError
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from regard.inference.streamed import Advances
     from regard.tasks.recognition.recognizer import Recognizer
     from regard.tasks.recognition.streaming import SpeechOutput, StreamingRecognizer
-
-PANEL = "Streaming"
 
 Streaming = Annotated[
     bool,
@@ -115,17 +114,13 @@ class ListeningRequest(NamedTuple):
 
     def check(self, **options: Any) -> None:
         """Raise ConfigError for options that contradict each other; ``options``: those that streaming excludes."""
+        require_streaming(self)
         if not self.streaming:
-            for name, value in self._asdict().items():
-                if value not in (None, False):
-                    raise ConfigError("this option requires --streaming", where=f"--{name}", help="add --streaming")
             return
         if self.raw is None:
             help = "for example: arecord -t raw -f S16_LE -r 16000 | regard recognize RUN - --streaming --raw 16000"
             raise ConfigError("--streaming requires --raw, the rate of the sound", where="--streaming", help=help)
-        for name, value in options.items():
-            if value:
-                raise ConfigError("this option cannot be used with --streaming", where=f"--{name}")
+        refuse_with_streaming(**options)
 
 
 LISTENING_OPTIONS = {
@@ -265,10 +260,9 @@ class _Json:
 
     def add(self, step: _Step) -> None:
         output = step.output
-        shown = {"seconds": output.seconds, "start": output.start, "end": output.end}
-        shown = {name: round(value, 3) for name, value in shown.items()}
+        seconds = {name: round(getattr(output, name), 3) for name in ("seconds", "start", "end")}
         words = [{"word": word, "start": round(start, 3), "end": round(end, 3)} for word, start, end in output.words]
         texts = {"committed": step.committed, "new": step.new, "unstable": step.unstable, "final": output.final}
-        line = shown | texts | {"closing": output.closing, "words": words, "elapsed": round(step.elapsed, 6)}
+        line = seconds | texts | {"closing": output.closing, "words": words, "elapsed": round(step.elapsed, 6)}
         sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
         sys.stdout.flush()

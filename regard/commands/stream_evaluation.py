@@ -15,7 +15,7 @@ from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
 from regard.commands.setting_options import SharedOption
 from regard.commands.streaming import PANEL, PolicyOption
-from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
+from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, RATE, PolicyName
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,17 +87,10 @@ class StreamEvaluationRequest(NamedTuple):
     streaming: bool = False
     policy: PolicyName | None = None
     lag: str | None = None
-    rate: float = 3.0
+    rate: float = RATE
     together: int = 1
     log: Path | None = None
     curve: Path | None = None
-
-    def require_streaming(self) -> None:
-        """Raise ConfigError if an option of streams is set without ``--streaming``."""
-        if not self.streaming:
-            for name, value in self._asdict().items():
-                if value != self._field_defaults[name]:
-                    raise ConfigError("this option requires --streaming", where=f"--{name}", help="add --streaming")
 
     def lags(self, policy: PolicyName) -> list[int]:
         """Return the requested lags. ConfigError for a text that is no list of lags."""
@@ -114,7 +107,7 @@ STREAM_EVALUATION = {
     "streaming": SharedOption(Streaming, False),
     "policy": SharedOption(PolicyOption),
     "lag": SharedOption(Lags),
-    "rate": SharedOption(Rate, 3.0),
+    "rate": SharedOption(Rate, RATE),
     "together": SharedOption(Together, 1),
     "log": SharedOption(Log),
     "curve": SharedOption(Curve),

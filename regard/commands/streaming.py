@@ -69,13 +69,6 @@ class StreamRequest(NamedTuple):
     lag: int | None = None
     revise: bool = False
 
-    def require_streaming(self) -> None:
-        """Raise ConfigError if an option of streams is set without ``--streaming``."""
-        if not self.streaming:
-            for name, value in self._asdict().items():
-                if value not in (None, False):
-                    raise ConfigError("this option requires --streaming", where=f"--{name}", help="add --streaming")
-
 
 STREAM_OPTIONS = {
     "streaming": SharedOption(Streaming, False),
@@ -83,6 +76,13 @@ STREAM_OPTIONS = {
     "lag": SharedOption(Lag),
     "revise": SharedOption(Revise, False),
 }
+
+
+def require_streaming(request: Any) -> None:
+    """Raise ConfigError if an option of streams, a NamedTuple with the field ``streaming``, is set without it."""
+    changed = [name for name, value in request._asdict().items() if value != request._field_defaults[name]]
+    if changed and not request.streaming:
+        raise ConfigError("this option requires --streaming", where=f"--{changed[0]}", help="add --streaming")
 
 
 def refuse_with_streaming(bulk: Bulk | None = None, **options: Any) -> None:
@@ -103,51 +103,38 @@ def print_stream(model: StreamingTranslator, file: Path | None, *, as_json: bool
         as_json: print an object for each word that arrives.
         revise: also print the unstable rest of each hypothesis.
     """
+    from regard.inference.continued_text import ContinuedText
     from regard.inference.streamed import revised_words
 
     printer = _JsonSteps() if as_json else _Revisions() if revise else _Words()
     closed = revised = 0
     with open_words(file, watched=True) as arriving:
-        text, output = "", None
-        for arrival in arriving:
-            text += arrival.text
-            while True:
-                begin = time.perf_counter()
-                request = _request(text, output, final=arrival.ends_line)
-                (answer,) = model.advance([request])
-                revised += 0 if output is None else revised_words(output, answer)
-                ends_line = answer.final and not answer.rest and arrival.ends_line
-                printer.add(answer, ends_line, time.perf_counter() - begin)
-                output = None if answer.final else answer
-                text = answer.rest if answer.final else text
-                if not (answer.final and answer.rest):
-                    break
-                closed += 1
+        text = ContinuedText()
+        for word, ends_line in arriving:
+            begin, before = time.perf_counter(), text.output
+            outputs, text = text.advance(model, word.strip(), final=ends_line)
+            seconds = (time.perf_counter() - begin) / len(outputs)
+            revised += revised_words(before, outputs[0])
+            closed += sum(output.final and bool(output.rest) for output in outputs)
+            for output in outputs:
+                printer.add(output, output.final and not output.rest and ends_line, seconds)
     if closed:
         typer.echo(f"completed {pluralize(closed, 'sentence')} before the end of the line", err=True)
     if revise:
         typer.echo(f"revised {pluralize(revised, 'word')} of unstable text", err=True)
 
 
-def _request(text: str, output: StreamOutput | None, *, final: bool) -> Any:
-    from regard.inference.text_stream import StreamInput
-
-    if output is None:
-        return StreamInput(text, final=final)
-    return StreamInput(text, output.committed, output.unstable, final=final, cursor=output.cursor)
-
-
 class _Words:
     """Prints committed text, a line for each line of the source."""
 
     def __init__(self) -> None:
-        self._line_begun = False
+        self._has_words = False
 
     def add(self, output: StreamOutput, ends_line: bool, seconds: float) -> None:
         begins = output.new == output.committed  # of a sentence
-        space = " " if self._line_begun and begins and output.new else ""
+        space = " " if self._has_words and begins and output.new else ""
         sys.stdout.write(space + _one_line(output.new) + ("\n" if ends_line else ""))
-        self._line_begun = not ends_line and (self._line_begun or bool(output.new))
+        self._has_words = not ends_line and (self._has_words or bool(output.new))
         sys.stdout.flush()
 
 

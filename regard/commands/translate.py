@@ -29,7 +29,13 @@ from regard.commands.options import (
 from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
 from regard.commands.setting_options import option_group, takes_settings
-from regard.commands.streaming import STREAM_OPTIONS, StreamRequest, print_stream, refuse_with_streaming
+from regard.commands.streaming import (
+    STREAM_OPTIONS,
+    StreamRequest,
+    print_stream,
+    refuse_with_streaming,
+    require_streaming,
+)
 from regard.config.search_settings import SearchSettings
 from regard.core.wording import pluralize
 from regard.errors import ConfigError, DataError
@@ -132,7 +138,7 @@ def translate(
     Committed words are never taken back. A sentence is completed when the next one begins.
     """
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    stream.require_streaming()
+    require_streaming(stream)
     if stream.streaming:
         refuse_with_streaming(bulk, output=output, prefix=prefix, prefixes=prefixes, resume=resume)
         return _stream(run, files, requested, stream, opening, as_json=as_json)

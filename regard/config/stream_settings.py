@@ -6,6 +6,7 @@ from typing import Literal
 
 PolicyName = Literal["wait-k", "local-agreement", "alignatt"]
 DEFAULT_POLICY: PolicyName = "local-agreement"
+RATE = 3.0  # source words per second, as in speech, for latency in milliseconds
 DEFAULT_LAG: dict[PolicyName, int] = {"wait-k": 5, "local-agreement": 1, "alignatt": 2}
 
 SOUND_LAG: dict[PolicyName, int] = {"local-agreement": 1, "alignatt": 40}  # in steps, and in frames of 10 ms

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from regard.inference.streamed import Advances
-from regard.inference.text_stream import StreamInput, StreamOutput
+from regard.inference.text_stream import StreamOutput
 
 
 class ContinuedText(NamedTuple):
     """The state of a text: its part that is not complete, and the output of this part.
 
-    ``text``: words with a space after each. ``output``: the last one; None at the beginning.
+    ``text``: words with a space after each. ``output``: the last one.
     """
 
     text: str = ""
-    output: StreamOutput | None = None
+    output: StreamOutput = StreamOutput("")
 
     def advance(self, model: Advances, words: str, *, final: bool) -> tuple[list[StreamOutput], ContinuedText]:
         """Return the outputs after further words, and the state after them.
@@ -29,16 +29,10 @@ class ContinuedText(NamedTuple):
         """
         text, output, outputs = self.text + (f"{words} " if words else ""), self.output, list[StreamOutput]()
         while True:
-            (answer,) = model.advance([_request(text, output, final=final)])
+            (answer,) = model.advance([output.request(text, final=final)])
             outputs.append(answer)
             if not answer.final:
                 return outputs, ContinuedText(text, answer)
             if not answer.rest:
                 return outputs, ContinuedText()
-            text, output = answer.rest, None
-
-
-def _request(text: str, output: StreamOutput | None, *, final: bool) -> StreamInput:
-    if output is None:
-        return StreamInput(text, final=final)
-    return StreamInput(text, output.committed, output.unstable, final=final, cursor=output.cursor)
+            text, output = answer.rest, StreamOutput("")

@@ -9,12 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, get_args
+from typing import ClassVar, NamedTuple
 
 from regard.config.stream_settings import PolicyName
 from regard.errors import ConfigError
-
-NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
 class Draft(NamedTuple):

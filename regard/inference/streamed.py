@@ -23,28 +23,23 @@ class Advances(Protocol):
 class Streamed:
     """One output that was streamed.
 
-    ``delays``: for each word, the source words that were read when it was complete. ``seconds``: for each word, the
-    seconds of computation until then. ``revisions``: words of unstable text that a later hypothesis changed or removed.
-    ``steps``: the seconds of each request.
+    ``delays``: for each word, the source words that were read when it was complete. ``revisions``: words of unstable
+    text that a later hypothesis changed or removed. ``steps``: the seconds of computation of each request.
     """
 
     source_length: int
     text: str = ""
     delays: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
     revisions: int = 0
     steps: list[float] = field(default_factory=list)
 
     def add(self, output: StreamOutput, read: int, seconds: float) -> None:
         """Add the output of a request after ``read`` source words; ``seconds``: of computation for this request."""
         self.steps.append(seconds)
-        spent = sum(self.steps)
         if output.new and self.text and not self.text[-1].isspace() and not output.new[0].isspace():
-            self.delays[-1], self.seconds[-1] = read, spent  # the last word has become longer
+            self.delays[-1] = read  # the last word has become longer
         self.text = output.committed
-        added = len(self.text.split()) - len(self.delays)
-        self.delays += [read] * added
-        self.seconds += [spent] * added
+        self.delays += [read] * (len(self.text.split()) - len(self.delays))
 
 
 def stream_texts(
@@ -60,7 +55,7 @@ def stream_texts(
     Args:
         model: continues the streams.
         texts: the whole sources.
-        together: the number of streams that advance in one batch; above 1, ``seconds`` are those of the batch.
+        together: the number of streams that advance in one batch; above 1, ``steps`` are those of the batch.
         done: called with the number of finished texts.
         interrupted: returns whether to stop.
     """
@@ -77,13 +72,7 @@ def _stream_batch(model: Advances, texts: Sequence[str], interrupted: Callable[[
     outputs = [StreamOutput("") for _ in texts]
     for read in range(1, max(map(len, words), default=0) + 1):
         active = [number for number, own in enumerate(words) if read <= len(own)]
-        requests = [
-            StreamInput(
-                " ".join(words[n][:read]) + " ", outputs[n].committed, outputs[n].unstable,
-                final=read == len(words[n]), cursor=outputs[n].cursor,
-            )
-            for n in active
-        ]  # fmt: skip
+        requests = [outputs[n].request(" ".join(words[n][:read]) + " ", final=read == len(words[n])) for n in active]
         begin = time.perf_counter()
         answers = model.advance(requests, interrupted=interrupted)
         seconds = time.perf_counter() - begin

@@ -43,6 +43,10 @@ class StreamOutput(NamedTuple):
     read: int = 0
     cursor: str = ""
 
+    def request(self, text: str, *, final: bool) -> StreamInput:
+        """Return the next request of this stream, with the source so far."""
+        return StreamInput(text, self.committed, self.unstable, final=final, cursor=self.cursor)
+
 
 def complete_words(text: str, *, final: bool) -> list[str]:
     """Return the words of a text; the last one only if a space follows it, or the text is ``final``."""

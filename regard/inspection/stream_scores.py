@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from regard.config.stream_settings import RATE
 from regard.core.figure import MARKERS
 from regard.core.task import not_interrupted
 from regard.inference.streamed import Streamed, stream_texts
@@ -16,8 +17,6 @@ from regard.tasks.translation.streaming import StreamingTranslator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-RATE = 3.0  # source words per second, as in speech
 
 
 class StreamScore(NamedTuple):

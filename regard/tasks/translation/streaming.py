@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -140,7 +141,7 @@ class StreamingTranslator:
             return plan._replace(input=input)
         listener = _WordLimit(self.translator.target, len(prefix), committed + allowed)
         greedy = self.search.model_copy(update={"beam": 1})
-        return plan._replace(input=_with_listener(input, listener), search=greedy)
+        return plan._replace(input=replace(input, listeners=[listener]), search=greedy)
 
     def finish(self, plans: Sequence[StreamWork], hypotheses: Sequence[Hypothesis | None]) -> list[StreamOutput]:
         """Return the output of each request from its hypothesis; None if it had no search."""
@@ -265,7 +266,3 @@ class _WordLimit(TokenListener):
         if token == END or len(self._tokens) <= self._prefix:
             return False
         return len(self._tokenizer.decode(self._tokens).split()) > self._words
-
-
-def _with_listener(input: SearchInput, listener: TokenListener) -> SearchInput:
-    return SearchInput(input.tokens, input.prefix, listeners=[listener], ended=input.ended)
