@@ -10,10 +10,14 @@ import pytest
 import torch
 
 from regard.config.settings import SearchConfig
+from regard.data.tokenizers.tokenizer import END
 from regard.errors import ConfigError, SourceChangedError
 from regard.inference.policies import Draft, make_policy
+from regard.inference.run_search import run_search
+from regard.inference.search_model import SearchInput
 from regard.inference.streamed import Streamed, stream_texts
 from regard.inference.text_stream import StreamInput, StreamOutput, complete_words, cursor_of, read_cursor
+from regard.search.contract import Hypothesis
 from regard.tasks.translation.streaming import StreamingTranslator
 from tests.streams import MODELS, POLICIES, stream, streaming, translator
 
@@ -225,3 +229,45 @@ def test_revised_words_are_counted() -> None:
 def test_cursors_cover_words_and_not_spaces() -> None:
     assert cursor_of(["a", "b"]) != cursor_of(["ab"]) and read_cursor(cursor_of(["a", "b"]), ["a", "b", "c"]) == 2
     assert read_cursor("", ["a"]) == 0
+
+
+@pytest.mark.parametrize("unfinished", [True, False])
+@pytest.mark.parametrize(("policy", "lag"), POLICIES)
+def test_a_source_that_has_not_ended_has_an_end_only_for_models_of_whole_sentences(
+    policy: str, lag: int, unfinished: bool
+) -> None:
+    runner = streaming(translator(unfinished=unfinished), policy, lag)
+    work = runner.plan(StreamInput("ab cab b bca "))
+    assert work.input is not None and work.input.ended == (not unfinished and policy != "wait-k")
+    final = runner.plan(StreamInput("ab cab b bca", final=True)).input
+    assert final is not None and final.ended
+
+
+@pytest.mark.parametrize("name", ["transformer", "reference", "causal encoder"])
+def test_the_search_hides_the_end_of_a_source_that_has_not_ended(name: str) -> None:
+    model = translator(name)
+    source, settings = model.source.encode(SOURCE), model.search
+    scores = {}
+    for ended in (True, False):
+        inputs = [(0, SearchInput(source, ended=ended))]
+        ((_, (best,)),) = [one for done in run_search(model.decoding, inputs, settings, rows=1) for one in done]
+        log_p = model.log_probabilities([source], [best.tokens], ended=ended)[0]
+        tokens = [*best.tokens, END][: len(best.token_log_probabilities)]
+        expected = [float(log_p[place, token]) for place, token in enumerate(tokens)]
+        assert best.token_log_probabilities == pytest.approx(expected, abs=1e-4)
+        scores[ended] = best.token_log_probabilities[0]
+    assert scores[True] != pytest.approx(scores[False], abs=1e-3)
+
+
+def test_the_end_of_a_sentence_is_committed_with_that_of_its_source() -> None:
+    model = translator("bytes")
+    runner = streaming(model, "local-agreement", 1)
+    tokens = model.target.encode("ab cab.")
+    best = Hypothesis(tokens, 0.0, 0.0, [], True)
+    (output,) = runner.finish([runner.plan(StreamInput("ab cab ", unstable="ab cab"))], [best])
+    assert (output.committed, output.unstable) == ("ab cab", "")
+    (output,) = runner.finish([runner.plan(StreamInput("ab cab", "ab", final=True))], [best])
+    assert output.committed == "ab cab."
+    cut = best._replace(finished=False)  # by the limit of its length: the last word may continue
+    (output,) = runner.finish([runner.plan(StreamInput("ab cab ", unstable="ab cab."))], [cut])
+    assert output.committed == "ab"

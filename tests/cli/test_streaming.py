@@ -149,6 +149,8 @@ def test_quality_and_lag_of_several_lags(regard: Any, tiny_run: TinyRun, files: 
     assert whole["milliseconds"]["LAAL"] > 1000 * sum(lengths) / 3 / 3.0  # three words a second, and computation
     plain = regard("evaluate", tiny_run.path, *files, "--metric", "bleu", "--json")
     assert whole["figures"]["bleu"] == pytest.approx(json.loads(plain.stdout)["scores"]["bleu"]["value"])
+    slow = json.loads(regard("evaluate", tiny_run.path, *files, *options, "--rate", "0.1", "--json").stdout)
+    assert slow[-1]["milliseconds"]["LAAL"] > 1000 * sum(lengths) / 3 / 0.1
     instances = read_instances(tmp_path / "instances.wait-k-9.log")
     assert [one.source_length for one in instances] == lengths
     assert all(delay == one.source_length for one in instances for delay in one.delays)
@@ -182,3 +184,15 @@ def test_wrong_options_of_an_evaluation(
 ) -> None:
     error = regard("evaluate", tiny_run.path, *files, *options).exception
     assert isinstance(error, ConfigError) and problem in str(error)
+
+
+def test_a_line_of_several_sentences_is_evaluated_as_one(regard: Any, tiny_run: TinyRun, tmp_path: Path) -> None:
+    """As the offline evaluation does: the words after the first sentence are not lost."""
+    (tmp_path / "two.src").write_text("A. B c d\n")
+    (tmp_path / "two.trg").write_text("A B C D\n")
+    log = tmp_path / "two.log"
+    options = ["--streaming", "--policy", "wait-k", "--lag", "9", "--metric", "chrf", "--log", log]
+    assert regard("evaluate", tiny_run.path, tmp_path / "two.src", tmp_path / "two.trg", *options).exit_code == 0
+    (instance,) = read_instances(log)
+    assert instance.prediction == regard("translate", tiny_run.path, input="A. B c d\n").stdout.strip()
+    assert set(instance.delays) == {4.0}

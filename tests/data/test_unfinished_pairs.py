@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.attention.span import Span
 from regard.core.task import ExampleIndices
 from regard.data.corpus import Corpora, Corpus
@@ -23,7 +24,9 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.task import TASK
 from tests.streams import TEXT, TRANSFORMER
 
 PIECES = train_tokenizer(TEXT, TokenizerConfig(kind="bpe", size=16))
@@ -144,7 +147,9 @@ def test_what_wait_k_hides_has_no_influence(tmp_path: Any) -> None:
 
 
 def test_states_of_a_causal_encoder_stay_when_words_are_added() -> None:
-    for settings in ({}, {"position": "rotary"}, {"mixer": "linear"}, {"norm": "pre", "position": "alibi"}):
+    mixers = "linear", "hashed", "global-local", "average", "ssru"
+    positions = {"position": "rotary"}, {"norm": "pre", "position": "alibi"}
+    for settings in ({}, *positions, *({"mixer": mixer} for mixer in mixers)):
         net = model(encoder={"causal": True, **settings})
         tokens = torch.tensor([PIECES.encode(TEXT[0])])
         whole = net.encoder(tokens, Span.without_padding(tokens)).states
@@ -175,3 +180,35 @@ def test_waits_of_a_config() -> None:
         assert isinstance(config, TranslationConfig) and config.train.waits == waits and config.train.changes_pairs
     plain = load_config({"data": data})
     assert isinstance(plain, TranslationConfig) and not plain.train.changes_pairs and plain.train.waits is None
+
+
+@pytest.mark.parametrize(
+    ("train", "model"), [({"prefixes": 1.0}, {}), ({"wait": "1..2"}, {"encoder": {"causal": True}}), ({}, {})]
+)
+def test_a_run_is_trained_on_what_its_config_says(
+    tmp_path: Any, train: dict[str, Any], model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task changes training pairs only, passes the visible positions to the loss, and the predictor knows it."""
+    (tmp_path / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    corpus = [{"source": str(tmp_path / "a.tsv")}]
+    tables = {
+        "data": {"train": corpus, "valid": corpus, "tokenizer": {"kind": "word"}},
+        "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, **model},
+        "train": {"steps": 2, "shards": 1, "baseline": False, **train},
+    }
+    limited: list[bool] = []
+    loss = EncoderDecoder.loss
+
+    def watched(self: Any, source: Any, source_span: Any, target: Any, span: Span, *rest: Any, **options: Any) -> Any:
+        limited.append(isinstance(span.visible_until, torch.Tensor))
+        return loss(self, source, source_span, target, span, *rest, **options)
+
+    monkeypatch.setattr(EncoderDecoder, "loss", watched)
+    run = regard.train(tables, tmp_path / "run")
+    assert any(limited) == ("wait" in train) and not all(limited)  # the validation sees whole sources
+    assert regard.load(run).reads_unfinished == bool(train)
+    index = np.arange(len(PAIRS))
+    data = TASK.prepare(RunFolder.open(run), lambda line: None)
+    for part, cuts in ((data.train, "prefixes" in train), (data.valid, False)):
+        drawn = [part.collate(ExampleIndices(index, np.full_like(index, visit))).source for visit in (1, 2, 3)]
+        assert any((row == END).sum() == 0 for rows in drawn for row in rows) == cuts
