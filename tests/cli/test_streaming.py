@@ -188,11 +188,11 @@ def test_wrong_options_of_an_evaluation(
 
 def test_a_line_of_several_sentences_is_evaluated_as_one(regard: Any, tiny_run: TinyRun, tmp_path: Path) -> None:
     """As the offline evaluation does: the words after the first sentence are not lost."""
-    (tmp_path / "two.src").write_text("A. B c d\n")
+    (tmp_path / "two.src").write_text("a hg. C d\n")
     (tmp_path / "two.trg").write_text("A B C D\n")
     log = tmp_path / "two.log"
     options = ["--streaming", "--policy", "wait-k", "--lag", "9", "--metric", "chrf", "--log", log]
     assert regard("evaluate", tiny_run.path, tmp_path / "two.src", tmp_path / "two.trg", *options).exit_code == 0
     (instance,) = read_instances(log)
-    assert instance.prediction == regard("translate", tiny_run.path, input="A. B c d\n").stdout.strip()
+    assert instance.prediction == regard("translate", tiny_run.path, input="a hg. C d\n").stdout.strip()
     assert set(instance.delays) == {4.0}
