@@ -15,6 +15,8 @@ export const restarted = signal(false);
 let sending = false;
 let waiting = false;
 let ends = false;
+/** The model of the stream. */
+let model: string | undefined;
 
 /** Sends the source as it is now. One request runs at a time; the newest source follows it. */
 export async function follow(final = false): Promise<void> {
@@ -36,24 +38,34 @@ export async function follow(final = false): Promise<void> {
 
 async function send(): Promise<void> {
   const text = source.value;
-  if (!text.startsWith(current.value.closed)) restart();
-  const { closed, answer } = current.value;
+  const name = details.value?.name;
+  if (!text.startsWith(current.value.closed) || name !== model) restart();
+  if (name !== model) restarted.value = false;
+  model = name;
+  const before = current.value;
+  const { closed, answer } = before;
   const finishing = ends;
   ends = false;
   const part = text.slice(closed.length);
   if (!part.trim()) return;
   const body = {
     text: part, committed: answer?.committed ?? "", unstable: answer?.unstable ?? "", cursor: answer?.cursor ?? "", final: finishing,
-    policy: policy.value, lag: lag.value, model: details.value?.name,
+    policy: policy.value, lag: lag.value, model,
   };
   try {
     const next = await stream(body);
+    if (current.value !== before) {
+      // Another policy or lag was chosen.
+      ends = ends || finishing;
+      waiting = true;
+      return;
+    }
     problem.value = "";
     current.value = advanced(current.value, text, next);
     if (next.final && next.rest.trim()) waiting = true;
     ends = ends || (finishing && next.rest.trim() !== "");
   } catch (error) {
-    if (!(error instanceof Conflict)) throw error;
+    if (!(error instanceof Conflict) || !body.cursor) throw error;
     restart();
     ends = finishing;
     waiting = true;
@@ -62,8 +74,8 @@ async function send(): Promise<void> {
 
 /** Forgets the stream, for another source or policy. */
 export function restart(): void {
-  restarted.value = current.value !== EMPTY && source.value !== "";
-  current.value = EMPTY;
+  restarted.value = (current.value.answer !== null || current.value.closed !== "") && source.value !== "";
+  current.value = { ...EMPTY };
   problem.value = "";
 }
 

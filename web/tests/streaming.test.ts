@@ -91,3 +91,33 @@ test("the end of a source completes it", async () => {
   void streaming.follow();
   expect(asked).toHaveLength(1); // nothing is left to translate
 });
+
+test("an answer to an earlier policy is dropped", async () => {
+  const { asked, streaming } = await openStream();
+  streaming.source.value = "A dog ";
+  void streaming.follow();
+  streaming.choosePolicy("wait-k");
+  await asked[0].answer(answerOf({ committed: "Falsch", new: "Falsch", read: 2, cursor: "2-a" }));
+  expect(asked[1].body).toMatchObject({ policy: "wait-k", committed: "", cursor: "" });
+  expect(shownText(streaming.current.value).committed).toBe("");
+});
+
+test("another model starts again", async () => {
+  const { asked, state, streaming } = await openStream();
+  streaming.source.value = "A dog ";
+  void streaming.follow();
+  await asked[0].answer(answerOf({ committed: "Ein", new: "Ein", read: 2, cursor: "2-a" }));
+  state.details.value = { ...state.details.value!, name: "two" };
+  streaming.source.value = "A dog runs ";
+  void streaming.follow();
+  expect(asked[1].body).toMatchObject({ model: "two", committed: "", cursor: "" });
+});
+
+test("a conflict at the beginning of a stream is an error and no loop", async () => {
+  const { asked, streaming } = await openStream();
+  streaming.source.value = "A dog ";
+  void streaming.follow();
+  await asked[0].answer({ error: "conflict" }, 409);
+  expect(asked).toHaveLength(1);
+  expect(streaming.problem.value).toBe("Conflict.");
+});
