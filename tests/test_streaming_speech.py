@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from regard.inference.policies import make_policy
 from regard.inference.text_stream import StreamInput, StreamOutput
 from regard.tasks.recognition import attention_head
 from regard.tasks.recognition import streaming as streaming_module
-from regard.tasks.recognition.attention_head import SpeechHead, attended_frames, choose_head
+from regard.tasks.recognition.attention_head import SpeechHead, attended_frames, choose_head, find_head
 from regard.tasks.recognition.heard import heard_sound
 from regard.tasks.recognition.long_sounds import quietest, silence_at_end
 from regard.tasks.recognition.searching import Recognized
@@ -318,3 +321,25 @@ def test_a_growing_text_is_translated_sentence_by_sentence() -> None:
     assert requests[1] == StreamInput("a b c. d ", "A B", "?", cursor="1-00000000") and requests[2] == StreamInput("d ")
     outputs, state = state.advance(model, "", final=True)
     assert outputs[-1].committed == "D" and state == ContinuedText()
+
+
+def test_a_saved_head_of_other_types_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A received run folder may hold any file."""
+    model, measured = recognizer("joint"), SpeechHead("decoder.0.source", 1, 0, 0.5, 7)
+    run: Any = SimpleNamespace(path=tmp_path, weights_path=lambda checkpoint: "best", data=tmp_path)
+    monkeypatch.setattr(attention_head, "choose_head", lambda *arguments: measured)
+    monkeypatch.setattr(attention_head, "_recordings", lambda *arguments: [])
+    whole = measured._replace(head=0)._asdict() | {"checkpoint": "best"}
+    path = tmp_path / "alignment.json"
+    path.write_text(json.dumps(whole))
+    assert find_head(run, model).head == 0
+    for change in (
+        {"head": 0.5}, {"head": True}, {"head": -1}, {"head": 99}, {"head": "0"}, {"shift": 2},
+        {"attention": []}, {"attention": "decoder.9.source"}, {"agreement": "x"}, {"agreement": 2.0}, {"pieces": None},
+        {"checkpoint": "last"}, {"more": 1},
+    ):  # fmt: skip
+        path.write_text(json.dumps(whole | change))
+        assert find_head(run, model) == measured, change
+    for text in ("", "[]", "null", "{", "\x00"):
+        path.write_text(text)
+        assert find_head(run, model) == measured

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.attention.observe import observe, shared_copy
 from regard.attention.span import Span
 from regard.core.atomic_files import write_json
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.untrusted_files import SMALL, read_bytes
 from regard.data.frame_store import FrameStore
 from regard.data.tokenizers.tokenizer import BEGIN
 from regard.errors import ConfigError, DataError, StorageError
@@ -52,6 +53,19 @@ class SpeechHead(NamedTuple):
         return torch.cat([chosen[self.shift :], chosen.new_zeros(self.shift, chosen.shape[1])])
 
 
+class _SavedHead(BaseModel):
+    """The content of ``alignment.json``: a head, and the checkpoint that was measured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    checkpoint: str
+    attention: str
+    head: Annotated[int, Field(ge=0)]
+    shift: Literal[0, 1]
+    agreement: Annotated[float, Field(ge=0, le=1)]
+    pieces: Annotated[int, Field(ge=0)]
+
+
 def find_head(run: RunFolder, recognizer: Recognizer, checkpoint: str | None = None) -> SpeechHead:
     """Return the head of a run's checkpoint, measured once on recordings of its training and saved in the run.
 
@@ -61,11 +75,10 @@ def find_head(run: RunFolder, recognizer: Recognizer, checkpoint: str | None = N
     path, weights = run.path / FILE, str(run.weights_path(checkpoint))
     heads = {name: len(table) for name, table in source_attention(recognizer, _silence(recognizer), []).items()}
     try:
-        saved = parse_json(read_bytes(path, SMALL).decode())
-        known = SpeechHead(**{name: saved[name] for name in SpeechHead._fields})
-        if saved["checkpoint"] == weights and known.shift in (0, 1) and 0 <= known.head < heads[known.attention]:
-            return known
-    except (OSError, ValueError, KeyError, TypeError):
+        saved = _SavedHead.model_validate_json(read_bytes(path, SMALL))
+        if saved.checkpoint == weights and saved.head < heads.get(saved.attention, 0):
+            return SpeechHead(**saved.model_dump(exclude={"checkpoint"}))
+    except (OSError, ValueError):
         pass  # not measured yet, or a damaged file
     head = choose_head(recognizer, _recordings(run, recognizer))
     try:
