@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Encoder, mean_state
 from regard.attention.span import Span
-from regard.engine.native import encoder_obstacle, groups
+from regard.engine.native import encoder_obstacle, groups, reads_forward
 from regard.engine.native_stack import NativeStack
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
@@ -50,6 +50,7 @@ class NativeEncoder(Encoder):
         transformer, kernels = cast(TransformerEncoder, encoder), library()
         assert kernels is not None
         self.width = self.summary = transformer.width
+        self._causal = reads_forward(transformer)
         layers = cast(Iterable[TransformerLayer], transformer.layers)
         self._stack = NativeStack(
             kernels, format, cast(TokenInput, transformer.embedding), layers, transformer.norm, own_cells=False
@@ -74,14 +75,14 @@ class NativeEncoder(Encoder):
         """Return the states of the tokens of several sentences, one after the other."""
         runner, counts = self._runner, torch.tensor(lengths)
         end = counts.cumsum(0)
-        sentence, rows = torch.arange(len(lengths)).repeat_interleave(counts), len(tokens)
+        sentence, rows = torch.arange(len(lengths)).repeat_interleave(counts), torch.arange(len(tokens))
         begin = (end - counts)[sentence]
         batch = runner.batch
-        batch.token, batch.time, batch.slot = tokens.int(), (torch.arange(rows) - begin).int(), sentence.int()
-        batch.begin, batch.end = begin.int(), end[sentence].int()
-        runner.run(rows, max(lengths), [0, *end.tolist()])
+        batch.token, batch.time, batch.slot = tokens.int(), (rows - begin).int(), sentence.int()
+        batch.begin, batch.end = begin.int(), (rows + 1 if self._causal else end[sentence]).int()
+        runner.run(len(rows), max(lengths), [0, *end.tolist()])
         first = self._stack.features.first
-        return runner.prepare(rows)[:, first : first + self.width]
+        return runner.prepare(len(rows))[:, first : first + self.width]
 
 
 def read_by_kernels(net: nn.Module, format: Format) -> nn.Module:

@@ -23,7 +23,7 @@ from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.input import TokenInput
-from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.models.transformer.feed_forward import GatedFeedForward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import Residual
@@ -67,13 +67,14 @@ def obstacle(config: ModelConfig) -> str | None:
         "its attention is gated": any(side.attention_gate for side in sides),
         "its values have separate embeddings (`value_embedding`)": any(side.value_embedding for side in sides),
         "its outputs copy from the source": config.copying,
+        "its encoder is causal (`model.encoder.causal`)": encoder.causal,
         "its layers are reversible": any(side.execution == "reversible" for side in sides),
         "its layers add the embedding again (`embedding_residual`)": any(side.embedding_residual for side in sides),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def transformer_sides(config: ModelConfig) -> tuple[TransformerStackConfig, TransformerDecoderConfig] | None:
+def transformer_sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, TransformerDecoderConfig] | None:
     """Return the configs of encoder and decoder if both are Transformers; None otherwise."""
     encoder, decoder = config.encoder, config.decoder
     if encoder.kind == "transformer" and decoder.kind == "transformer":

@@ -23,7 +23,7 @@ from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.share import ctranslate2
 from regard.share.export_format import Decode
 from regard.share.pair_export import PairExport, pair_format
@@ -68,7 +68,7 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def _sides(config: ModelConfig) -> tuple[TransformerStackConfig, TransformerDecoderConfig]:
+def _sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, TransformerDecoderConfig]:
     sides = ctranslate2.transformer_sides(config)
     assert sides is not None
     return sides

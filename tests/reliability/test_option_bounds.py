@@ -99,7 +99,8 @@ def accepted(model: type[BaseModel], name: str, value: float) -> bool:
 
 
 def irrelevant(model: type[BaseModel], name: str) -> bool:
-    return bool({(model.__name__, name), (model.__name__, "*"), ("*", name)} & IRRELEVANT.keys())
+    listed = {(each.__name__, key) for each in model.__mro__ for key in (name, "*")}
+    return bool((listed | {("*", name)}) & IRRELEVANT.keys())
 
 
 def test_every_number_of_every_config_is_bounded_or_listed_with_a_reason() -> None:

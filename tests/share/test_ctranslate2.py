@@ -41,6 +41,7 @@ UNSAYABLE: list[tuple[dict[str, Any], str]] = [
     ({"key_heads": 1}, "share keys"),
     ({"key_width": 4}, "the width of its heads"),
     ({"normalization": "none", "norm": "pre"}, "normalization is none"),
+    ({"encoder": {"causal": True}}, "its encoder is causal"),
 ]
 
 
