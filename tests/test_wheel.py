@@ -59,7 +59,7 @@ def test_a_wheel_has_the_page_and_the_kernels(clone: Path, tmp_path: Path) -> No
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
-    assert {f"regard/inspection/page/{name}" for name in ("index.html", "app.js", "app.css")} <= names
+    assert {f"regard/inspection/page/{name}" for name in ("index.html", "app.js", "app.css", "microphone.js")} <= names
     assert f"regard/native/{LIBRARY.name}" in names
     assert "-py3-none-" in wheel.name and not wheel.name.endswith("-any.whl")
 

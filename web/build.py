@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 WEB = Path(__file__).resolve().parent
 PAGE = WEB.parent / "regard" / "inspection" / "page"
-SOURCES = ("index.html", "package-lock.json", "tsconfig.json", "vite.config.ts", "src")
+SOURCES = ("index.html", "package-lock.json", "tsconfig.json", "vite.config.ts", "src", "public")
 NEWEST = PAGE / "built-from"  # a digest of the sources of what lies there
 OLDEST_NODE = (20, 19)
 
@@ -47,7 +47,7 @@ def build() -> None:
 
 def built() -> bool:
     """Is there a page of these very sources?"""
-    whole = all((PAGE / name).is_file() for name in ("index.html", "app.js", "app.css"))
+    whole = all((PAGE / name).is_file() for name in ("index.html", "app.js", "app.css", "microphone.js"))
     return whole and NEWEST.is_file() and NEWEST.read_text() == _digest()
 
 

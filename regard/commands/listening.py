@@ -224,26 +224,15 @@ class _Translation:
     """
 
     def __init__(self, model: Advances) -> None:
-        from regard.inference.continued_text import ContinuedText
+        from regard.inference.continued_text import ContinuedSegments
 
-        self._model, self._text = model, ContinuedText()
-        self._closed = self._shown = self._unstable = ""  # complete sentences of the segment, and its whole output
+        self._model, self._state = model, ContinuedSegments()
 
     def of(self, step: _Step) -> _Step:
         """Return a step with the translation in place of the recognized words."""
-        begin, words, final = time.perf_counter(), step.new.strip(), step.output.final
-        before = self._shown
-        if words or (final and self._text.text):
-            outputs, self._text = self._text.advance(self._model, words, final=final)
-            for output in outputs:
-                self._shown = " ".join(filter(None, [self._closed, output.committed]))
-                self._closed = self._shown if output.final else self._closed
-                self._unstable = output.unstable
-        committed, unstable = self._shown, self._unstable
-        if final:
-            self._closed = self._shown = self._unstable = ""
-        elapsed = step.elapsed + time.perf_counter() - begin
-        return step._replace(committed=committed, new=committed[len(before) :], unstable=unstable, elapsed=elapsed)
+        begin = time.perf_counter()
+        output, self._state = self._state.advance(self._model, step.new.strip(), final=step.output.final)
+        return step._replace(**output._asdict(), elapsed=step.elapsed + time.perf_counter() - begin)
 
 
 class _Words:
@@ -259,10 +248,7 @@ class _Json:
     """Prints an object for each step."""
 
     def add(self, step: _Step) -> None:
-        output = step.output
-        seconds = {name: round(getattr(output, name), 3) for name in ("seconds", "start", "end")}
-        words = [{"word": word, "start": round(start, 3), "end": round(end, 3)} for word, start, end in output.words]
-        texts = {"committed": step.committed, "new": step.new, "unstable": step.unstable, "final": output.final}
-        line = seconds | texts | {"closing": output.closing, "words": words, "elapsed": round(step.elapsed, 6)}
+        shown = step.output._replace(committed=step.committed, new=step.new, unstable=step.unstable)
+        line = shown.as_dict() | {"elapsed": round(step.elapsed, 6)}
         sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
         sys.stdout.flush()

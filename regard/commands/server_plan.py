@@ -123,12 +123,12 @@ class ServerPlan:
         """Return the settings of uvicorn."""
         import uvicorn
 
-        from regard.server.connections import limited_protocol
+        from regard.server.connections import limited_protocols
 
         limits, proxy = self.limits(), self.trusted_proxy
         return uvicorn.Config(
             app, host=self.host, port=self.port, log_level=self.log_level, access_log=False, server_header=False,
-            http=limited_protocol(limits, proxy), ws="none", timeout_keep_alive=5,
+            timeout_keep_alive=5, **limited_protocols(limits, proxy),
             timeout_graceful_shutdown=round(limits.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * limits.waiting),
             proxy_headers=proxy is not None, forwarded_allow_ips=proxy or [],
         )  # fmt: skip
@@ -139,7 +139,8 @@ def require_libraries() -> None:
     try:
         import uvicorn  # noqa: F401
 
-        import regard.server.app  # noqa: F401
+        import regard.server.app
+        import regard.server.connections  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             "the libraries of the server are not installed", why=str(error), help=extra_command("serve")

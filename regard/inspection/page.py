@@ -12,7 +12,7 @@ from typing import Any
 from regard.errors import ConfigError
 
 FOLDER = Path(__file__).parent / "page"  # built from web/; part of every wheel
-FILES = ("index.html", "app.js", "app.css")
+FILES = ("index.html", "app.js", "app.css", "microphone.js")
 EMPTY = '<script type="application/json" id="bundle"></script>'
 
 
@@ -31,7 +31,7 @@ def offline(bundle: Mapping[str, Any] | None = None) -> str:
     The content security policy allows only the page's own script and style, by their hashes, and no requests.
     """
     require_page()
-    html, script, style = ((FOLDER / name).read_text(encoding="utf-8") for name in FILES)
+    html, script, style, _ = ((FOLDER / name).read_text(encoding="utf-8") for name in FILES)  # no microphone offline
     script = script.replace("</script", "<\\/script")
     policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:"
     data = "" if bundle is None else json.dumps(bundle, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")

@@ -28,6 +28,7 @@ from regard.server.api import (
     generation_api,
     inspection_api,
     libretranslate,
+    listening_api,
     openai,
     prediction_api,
     stream_api,
@@ -35,7 +36,7 @@ from regard.server.api import (
 )
 from regard.server.api.requests import ClientDisconnected
 from regard.server.api_error import ApiError
-from regard.server.request_guard import require_trustworthy
+from regard.server.request_guard import require_own_page, require_trustworthy
 from regard.server.service import Service
 
 log = logging.getLogger("regard.server")
@@ -73,6 +74,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         anomaly_api,
         generation_api,
         stream_api,
+        listening_api,
         inspection_api,
         openai,
         transcriptions,
@@ -154,7 +156,7 @@ class _RequestMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await self._pass_on(scope, receive, send)
             return
         start, status, body_read, closing = time.perf_counter(), 0, False, False
         settings = self.service.settings
@@ -202,6 +204,17 @@ class _RequestMiddleware:
             route = getattr(scope.get("route"), "path", "other")  # the route and not the path, which the client chooses
             self.service.metrics.count_request(route, status, seconds)
             log.info("%s %s %s %d %.3f s", (scope.get("client") or "-")[0], scope["method"], route, status, seconds)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the start of the server, or a WebSocket unless a page of another site opens it."""
+        try:
+            if scope["type"] == "websocket":
+                require_own_page(scope, self.service.settings)
+        except ApiError as error:
+            log.info("%s refused: %s", (scope.get("client") or "-")[0], error)
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        await self.app(scope, receive, send)
 
 
 def _require_length(scope: Scope, limit: int) -> None:

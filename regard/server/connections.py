@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -16,9 +17,12 @@ from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from regard.server.api.requests import client_network
 from regard.server.settings import ServerSettings
+
+MESSAGE_BYTES = 1 << 20  # maximum of one message of a WebSocket
 
 
 class ConnectionLimits:
@@ -64,6 +68,18 @@ def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
         return None
 
 
+class Listening(WebSocketsSansIOProtocol):
+    """WebSocket that calls ``on_lost`` when it is closed."""
+
+    on_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Call ``on_lost``."""
+        super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
+
+
 class Connection(H11Protocol):
     """HTTP connection with ConnectionLimits."""
 
@@ -92,6 +108,13 @@ class Connection(H11Protocol):
         if self._counted is not None:
             self._limits.release(self._counted)
         super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over to a WebSocket, which stays counted until it is closed."""
+        super().handle_websocket_upgrade(event)
+        listening = self.transport.get_protocol()
+        if self._counted is not None and isinstance(listening, Listening):
+            listening.on_lost = partial(self._limits.release, self._counted)
 
     def data_received(self, data: bytes) -> None:
         """Read data; start or stop the timer."""
@@ -131,6 +154,7 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def limited_protocol(settings: ServerSettings, proxies: str | None = None) -> Any:
-    """Return the protocol for ``uvicorn.Config(http=…)``, with limits for all of its connections."""
-    return partial(Connection, limits=ConnectionLimits(settings, proxies))
+def limited_protocols(settings: ServerSettings, proxies: str | None = None) -> dict[str, Any]:
+    """Return the protocols for ``uvicorn.Config``, with limits for all of its connections."""
+    http = partial(Connection, limits=ConnectionLimits(settings, proxies))
+    return {"http": http, "ws": Listening, "ws_max_size": MESSAGE_BYTES}

@@ -63,8 +63,11 @@ class DrainingServer(uvicorn.Server):
         until = time.monotonic() + ARRIVING
         await asyncio.sleep(0.05)
         connections: Any = self.server_state.connections
-        # ``cycle`` is None until the first request of a connection has arrived.
-        while time.monotonic() < until and any(connection.cycle is None for connection in connections):
+        # ``cycle`` is None until the first request of a connection has arrived. WebSockets do not have it: their streams
+        # end when they notice that the server is stopping.
+        while time.monotonic() < until and any(
+            getattr(connection, "cycle", None) is None for connection in connections
+        ):
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
 

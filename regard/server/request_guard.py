@@ -37,6 +37,29 @@ def require_trustworthy(scope: Scope, settings: ServerSettings) -> None:
             raise ApiError(403, "Forms of other sites are not accepted.")
 
 
+def require_own_page(scope: Scope, settings: ServerSettings) -> None:
+    """Check that no page of another site opens a WebSocket. Browsers allow them to, and send the page as Origin.
+
+    Raises:
+        ApiError: 421 for a host name that the server does not accept, 403 for another origin.
+    """
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    host, origin = (headers.get(name, b"").decode("latin-1") for name in (b"host", b"origin"))
+    if host and not _is_served(host, scope, settings):
+        raise ApiError(421, "This server does not accept the host name of the request: see --allow-host.")
+    own = {host.lower(), urlsplit(settings.public_url or "").netloc.lower()} - {""}
+    if origin and _place(origin) not in own:
+        raise ApiError(403, "Pages of other sites cannot open a connection.")
+
+
+def _place(origin: str) -> str:
+    """Return host and port of an origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
 def _is_served(host: str, scope: Scope, settings: ServerSettings) -> bool:
     """Return whether the server accepts a header Host."""
     name = _host_name(host)

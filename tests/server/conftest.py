@@ -15,7 +15,7 @@ from regard.server.app import create_app
 from regard.server.batching.metrics import ServerMetrics
 from regard.server.batching.models import ModelRegistry
 from regard.server.batching.served import ServedModel
-from regard.server.connections import limited_protocol
+from regard.server.connections import limited_protocols
 from regard.server.draining_server import DrainingServer
 from regard.server.keys import KeyStore
 from regard.server.service import Service
@@ -41,7 +41,7 @@ def create_server(
     service = Service(ModelRegistry(models, preload=preload), allowed, ServerMetrics(), keys=keys)
     config = uvicorn.Config(
         create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False,
-        http=limited_protocol(allowed),
+        **limited_protocols(allowed),
     )  # fmt: skip
     return DrainingServer(config, service), service
 

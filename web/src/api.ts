@@ -29,9 +29,21 @@ export function keepKey(key: string): void {
   sessionStorage.setItem(KEY, key);
 }
 
+export function storedKey(): string | null {
+  return sessionStorage.getItem(KEY);
+}
+
+/** The address of a WebSocket of the server. */
+export function socketAddress(path: string): string {
+  const address = new URL(path, location.href);
+  address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+  address.hash = "";
+  return address.href;
+}
+
 async function fetchChecked(path: string, options: RequestInit = {}): Promise<Response> {
   const headers = new Headers(options.headers);
-  const key = sessionStorage.getItem(KEY);
+  const key = storedKey();
   if (key) headers.set("Authorization", `Bearer ${key}`);
   let response: Response;
   try {

@@ -1,5 +1,7 @@
 // A translation that grows while its source arrives: the policies, committed words and their delays.
 
+import type { Delayed } from "./components/Growing";
+
 export type Policy = "wait-k" | "local-agreement" | "alignatt";
 
 /** The policies, with the unit of their lag and its default. */
@@ -19,12 +21,6 @@ export interface StreamAnswer {
   cursor: string;
 }
 
-/** A committed word, and the source words that were read when it was complete. */
-export interface Delayed {
-  word: string;
-  read: number;
-}
-
 /** The stream of the present sentence, and the sentences before it. */
 export interface Stream {
   /** The source of the sentences that are complete, as it was typed. */
@@ -32,6 +28,7 @@ export interface Stream {
   /** Their translation. */
   before: string;
   answer: StreamAnswer | null;
+  /** For each committed word, the source words that were read when it was complete. */
   delays: Delayed[];
 }
 
@@ -50,8 +47,8 @@ export function advanced(stream: Stream, text: string, answer: StreamAnswer): St
   const first = stream.answer === null || stream.answer.final ? known : known - wordsOf(stream.answer.committed).length;
   words.forEach((word, index) => {
     const at = first + index;
-    if (at >= delays.length) delays.push({ word, read: answer.read });
-    else if (delays[at].word !== word) delays[at] = { word, read: answer.read }; // punctuation was added
+    if (at >= delays.length) delays.push({ word, delay: answer.read });
+    else if (delays[at].word !== word) delays[at] = { word, delay: answer.read }; // punctuation was added
   });
   if (!answer.final) return { ...stream, answer, delays };
   const closed = text.slice(0, text.length - answer.rest.length);

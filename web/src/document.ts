@@ -314,6 +314,8 @@ export interface ModelDetails {
   inspects?: boolean;
   /** Whether a text can be generated piece by piece. */
   streams?: boolean;
+  /** Whether speech is recognized while it arrives. */
+  listens?: boolean;
   /** A digest of the weights of each checkpoint. */
   weights?: Record<string, string>;
   /** Up to three inputs of the validation data. */

@@ -27,6 +27,15 @@ export const HELP: Record<string, Help> = {
       "Committed words are never taken back, even if a later source word shows that they are wrong. A model that was " +
       "trained on whole sentences only makes more of such errors; see train.prefixes.",
   },
+  listening: {
+    content: "The words of the microphone while you speak. Black words are committed; gray words may still change.",
+    reading:
+      "After each step of sound the model forms a hypothesis. Words in which two hypotheses agree are committed. A silence " +
+      "closes a segment. The bars show the seconds from the end of each word to its commit.",
+    limits:
+      "Committed words are never taken back. Seconds of words come from CTC; a model without it has no bars. The bars do " +
+      "not contain the time of computation.",
+  },
   heads: {
     content: "Every head of every layer. A row is a query, a column is a key. All heads of a type share one color scale.",
     reading:

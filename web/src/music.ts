@@ -1,5 +1,6 @@
 // Music as frames of MIDI pitches: notes, playback and MIDI file.
-import { writeMidi, type MidiEvent } from "midi-file";
+import type { MidiEvent } from "midi-file";
+import writeMidi from "midi-file/lib/midi-writer.js";
 import type { Roll } from "./document";
 
 export interface Note {

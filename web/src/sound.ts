@@ -65,15 +65,24 @@ export interface Recording {
 
 const RATE = 16_000; // samples per second, of speech
 
-/** Records the microphone. `onLevel` receives the loudness, from 0 to 1. Throws if the browser or the user refuses. */
-export async function record(onLevel: (level: number) => void): Promise<Recording> {
+// Models are trained on recordings; what browsers remove from a call would change the sound.
+const PLAIN = { echoCancellation: false, noiseSuppression: false };
+
+/** Opens the microphone; `close` releases it. Throws if the browser or the user refuses. */
+export async function microphone(): Promise<{ stream: MediaStream; close: () => void }> {
   if (!navigator.mediaDevices?.getUserMedia) throw new Error("This browser has no microphone for this page. Open the page with https or from localhost.");
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch((error: unknown) => {
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: PLAIN }).catch((error: unknown) => {
     const name = error instanceof Error ? error.name : "";
     if (name === "NotAllowedError") throw new Error("The browser refused the microphone. Allow it in the settings of this page, or choose a file.");
     if (name === "NotFoundError") throw new Error("No microphone was found. Connect one, or choose a file.");
     throw error;
   });
+  return { stream, close: () => stream.getTracks().forEach((track) => track.stop()) };
+}
+
+/** Records the microphone. `onLevel` receives the loudness, from 0 to 1. Throws if the browser or the user refuses. */
+export async function record(onLevel: (level: number) => void): Promise<Recording> {
+  const { stream, close } = await microphone();
   const [context, recorder, parts] = [new AudioContext(), new MediaRecorder(stream), [] as Blob[]];
   const meter = context.createAnalyser();
   context.createMediaStreamSource(stream).connect(meter);
@@ -84,7 +93,7 @@ export async function record(onLevel: (level: number) => void): Promise<Recordin
   }, 60);
   const release = () => {
     clearInterval(timer);
-    stream.getTracks().forEach((track) => track.stop());
+    close();
     void context.close();
   };
   recorder.ondataavailable = ({ data }) => parts.push(data);

@@ -10,10 +10,10 @@ test("delays are those of the commit of each word", () => {
   let stream = advanced(EMPTY, "A dog ", answerOf({ unstable: "Ein Hund", read: 2 }));
   expect(stream.delays).toEqual([]);
   stream = advanced(stream, "A dog runs ", answerOf({ committed: "Ein Hund", new: "Ein Hund", unstable: " rennt", read: 3 }));
-  expect(stream.delays).toEqual([{ word: "Ein", read: 3 }, { word: "Hund", read: 3 }]);
+  expect(stream.delays).toEqual([{ word: "Ein", delay: 3 }, { word: "Hund", delay: 3 }]);
   expect(shownText(stream)).toEqual({ committed: "Ein Hund", unstable: " rennt" });
   stream = advanced(stream, "A dog runs home. ", answerOf({ committed: "Ein Hund.", new: ".", read: 4 }));
-  expect(stream.delays[1]).toEqual({ word: "Hund.", read: 4 }); // punctuation was added
+  expect(stream.delays[1]).toEqual({ word: "Hund.", delay: 4 }); // punctuation was added
 });
 
 test("a sentence that is closed makes room for the next one", () => {

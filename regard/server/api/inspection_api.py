@@ -177,7 +177,12 @@ def pages() -> APIRouter:
     """Return the routes of the page's files."""
     routes = APIRouter(include_in_schema=False)
 
-    for path, name in (("/", "index.html"), ("/app.js", "app.js"), ("/app.css", "app.css")):
+    for path, name in (
+        ("/", "index.html"),
+        ("/app.js", "app.js"),
+        ("/app.css", "app.css"),
+        ("/microphone.js", "microphone.js"),
+    ):
         routes.get(path, name=name)(_page_file(name))
 
     @routes.get("/offline.html")
@@ -223,6 +228,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
             "input": InputForm()._asdict(),
             "inspects": True,
             "streams": False,
+            "listens": False,
             "limits": allowed,
         }
     predictor, _ = served.start()
@@ -237,6 +243,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
         "takes": interface.takes, "gives": interface.gives, "settings": settings,
         "input": interface.form._asdict(),
         "inspects": hasattr(predictor, "inspect"), "streams": "generate" in served.serves,
+        "listens": getattr(predictor, "listens", False),
         "limits": {"characters": limits.characters, "length": limits.length, "file_bytes": request_bytes},
     }  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from regard.server.api.json_route import parse_request_json
 from regard.server.api_error import ApiError
@@ -28,7 +29,7 @@ class Credentials(NamedTuple):
     address: str
 
 
-def credentials(request: Request, scheme: str, key: Any = None) -> Credentials:
+def credentials(request: HTTPConnection, scheme: str, key: Any = None) -> Credentials:
     """Return the client's credentials: ``key``, else the key after ``scheme`` in the header Authorization."""
     kind, _, rest = request.headers.get("authorization", "").partition(" ")
     if not isinstance(key, str) and kind.lower() == scheme.lower() and rest.strip():

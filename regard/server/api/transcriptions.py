@@ -43,7 +43,7 @@ def router(service: Service) -> APIRouter:
         client, key = service.admit(credentials(request, "Bearer"))
         fields, file = await read_upload(request)
         format = _checked(fields)
-        model = _model(service, fields.get("model"))
+        model = find_recognizer(service, fields.get("model"))
         left = max(service.settings.seconds - (time.monotonic() - began), 0.0)
         predictor, _ = await model.wait_until_loaded(left)
         input = await off_loop(_heard, predictor, file, service.settings.numbers)
@@ -66,7 +66,7 @@ def _checked(fields: dict[str, Any]) -> str:
     return format
 
 
-def _model(service: Service, name: Any) -> ServedModel:
+def find_recognizer(service: Service, name: Any) -> ServedModel:
     """Return the model of that name, or the first recognizer. ApiError if it does not recognize speech."""
     models = [model for model in service.models.all if SERVES in model.serves]
     if name is None and models:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from regard.config.stream_settings import DEFAULT_POLICY, SOUND_LAG, SOUND_UNIT, PolicyName
+from regard.errors import ConfigError
 from regard.inference.policies import POLICIES, make_policy
 from regard.runs.run_folder import RunFolder
 from regard.tasks.recognition.attention_head import find_head
@@ -12,7 +13,7 @@ from regard.tasks.recognition.streaming import SegmentOptions, StreamingRecogniz
 
 
 def open_streaming(
-    run: RunFolder,
+    run: RunFolder | None,
     recognizer: Recognizer,
     policy: PolicyName | None = None,
     lag: int | None = None,
@@ -24,7 +25,7 @@ def open_streaming(
     """Return a recognizer of sounds that are still arriving.
 
     Args:
-        run: the run folder of the model, in which the head that AlignAtt follows is saved.
+        run: the run folder of the model, in which the head that AlignAtt follows is saved; None without AlignAtt.
         recognizer: the model.
         policy: its name; None for local agreement.
         lag: of local agreement in steps, of AlignAtt in frames of 10 ms; None for 1 and 40.
@@ -40,5 +41,7 @@ def open_streaming(
     alignment = None
     if POLICIES[name].needs_attention and recognizer.suffixes:
         require_alignment(recognizer)
+        if run is None:
+            raise ConfigError(f"{name} requires the run folder of the model", where="policy")
         alignment = find_head(run, recognizer, checkpoint)
     return StreamingRecognizer(recognizer, steps, options, search=search, alignment=alignment)

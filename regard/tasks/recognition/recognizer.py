@@ -205,6 +205,11 @@ class Recognizer:
         return PredictorInterface("a recording", "its text and the seconds of its words", own, predict, form=form)
 
     @property
+    def listens(self) -> bool:
+        """Return whether the model recognizes sounds that are still arriving; frames have no silences."""
+        return bool(self.suffixes)
+
+    @property
     def suffixes(self) -> tuple[str, ...]:
         """See ``core.predictor_interface.ReadsFiles``."""
         return SUFFIXES if self.config.data.input == "audio" else ()

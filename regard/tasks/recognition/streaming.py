@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,13 @@ class SpeechOutput(NamedTuple):
     words: tuple[Word, ...] = ()
     final: bool = False
     closing: Closing = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the output as JSON, with times in seconds."""
+        seconds = {name: round(getattr(self, name), 3) for name in ("seconds", "start", "end")}
+        texts = {"committed": self.committed, "new": self.new, "unstable": self.unstable, "final": self.final}
+        words = [{"word": word, "start": round(start, 3), "end": round(end, 3)} for word, start, end in self.words]
+        return seconds | texts | {"closing": self.closing, "words": words}
 
 
 class _Hypothesis(NamedTuple):

@@ -18,6 +18,7 @@ import { LensTable } from "./LensTable";
 import { Measures } from "./Measures";
 import { NextTokens } from "./NextTokens";
 import { Section } from "./Section";
+import { Listening } from "./Listening";
 import { Streaming } from "./Streaming";
 import { ThemePicker } from "./ThemePicker";
 import { Training } from "./Training";
@@ -58,6 +59,7 @@ const PARTS: Part[] = [
 ];
 const TRAINING: Part = { id: "training", title: "Training", body: Training, of: () => true };
 const STREAMING: Part = { id: "streaming", title: "As it arrives", body: Streaming, of: () => true };
+const LISTENING: Part = { id: "listening", title: "As it arrives", body: Listening, of: () => true };
 const EXPORT: Part = { id: "export", title: "Share", body: Export, of: () => true };
 
 function jump(id: string) {
@@ -70,7 +72,7 @@ function partsShown(): Part[] {
   const current = inspection.value;
   const trained = offline ? details.value !== null || replay.value.length > 0 : details.value !== null;
   const training = trained ? [TRAINING] : [];
-  const streaming = !offline && translates.value && details.value !== null ? [STREAMING] : [];
+  const streaming = offline || details.value === null ? [] : translates.value ? [STREAMING] : details.value.listens ? [LISTENING] : [];
   return current ? [...PARTS.filter((part) => part.of(current)), ...streaming, ...training, EXPORT] : [...streaming, ...training];
 }
 

@@ -1,9 +1,9 @@
-import { POLICIES, shownText, type Delayed, type Policy } from "../arriving";
+import { POLICIES, shownText, type Policy } from "../arriving";
 import { details } from "../state";
+import { Delays, Growing } from "./Growing";
 import { chooseLag, choosePolicy, current, follow, lag, policy, problem, restarted, source } from "../streaming";
 
 const LARGEST = 20; // lag
-const ROWS = 60; // words with a bar
 
 function Controls() {
   const { least, unit } = POLICIES[policy.value];
@@ -29,29 +29,6 @@ function Controls() {
   );
 }
 
-/** A bar for each committed word, as long as the number of source words before it. */
-function Delays({ delays }: { delays: Delayed[] }) {
-  if (!delays.length) return null;
-  const last = delays.slice(-ROWS);
-  const most = Math.max(...last.map(({ read }) => read), 1);
-  return (
-    <table class="delays" data-testid="delays">
-      <caption class="quiet">Source words that were read when each word was committed</caption>
-      <tbody>
-        {last.map(({ word, read }, index) => (
-          <tr key={index}>
-            <th scope="row">{word}</th>
-            <td class="figures">{read}</td>
-            <td class="track" aria-hidden="true">
-              <span class="bar" style={{ inlineSize: `${(100 * read) / most}%` }} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
 export function Streaming() {
   const { committed, unstable } = shownText(current.value);
   return (
@@ -74,19 +51,14 @@ export function Streaming() {
         }}
       />
       <Controls />
-      <p class="lines" data-testid="stream-output" lang={details.value?.target ?? undefined} aria-live="polite">
-        <span data-testid="committed">{committed}</span>
-        <span class="unstable" data-testid="unstable">
-          {unstable}
-        </span>
-      </p>
+      <Growing committed={committed} unstable={unstable} lang={details.value?.target ?? undefined} />
       {restarted.value && <p class="quiet">The source was changed where it had been read, and is translated again.</p>}
       {problem.value && (
         <p class="problem" role="alert" data-testid="stream-problem">
           {problem.value}
         </p>
       )}
-      <Delays delays={current.value.delays} />
+      <Delays delays={current.value.delays} caption="Source words that were read when each word was committed" shown={String} />
     </>
   );
 }
