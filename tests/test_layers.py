@@ -48,7 +48,7 @@ LAYERS = {
     "share": 8,
     "comparison": 9,
     "inspection": 9,
-    "studies": 9,
+    "studies": 10,
     "server": 10,
     "commands": 11,
     "cli": 12,

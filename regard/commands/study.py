@@ -61,7 +61,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="FOLDER",
-        help="Read corpora from the subfolders of this folder, for the studies crossover and long-speech.",
+        help="Read corpora from the subfolders of this folder, for crossover, long-speech and waiting.",
         envvar="REGARD_DATA",
         exists=True,
         file_okay=False,

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from regard.attention.contract import Decoder, Encoded, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
@@ -213,7 +214,8 @@ class NativeEncoderDecoder:
                 self.head.run_ahead(BestTypes(1, forced=forced), rows, longest, ahead)
             session.time = [time + ahead for time in session.time]
             tokens, done = torch.tensor([row[done + ahead - 1] for row in script]), done + ahead
-            parts.append(weights[..., : source.shape[1]])
+            columns = source.shape[1]  # the kernels know the longest source, which may be shorter
+            parts.append(pad(weights, (0, max(columns - weights.shape[-1], 0)))[..., :columns])
         return torch.cat(parts).permute(1, 2, 0, 3)
 
     def _prepare(self, tokens: Int[Tensor, "rows"], session: FastSession, times: int) -> None:

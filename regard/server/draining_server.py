@@ -63,7 +63,7 @@ class DrainingServer(uvicorn.Server):
         until = time.monotonic() + ARRIVING
         await asyncio.sleep(0.05)
         connections: Any = self.server_state.connections
-        # ``cycle`` is None until the first request of a connection has arrived. WebSockets do not have it: their streams
+        # ``cycle`` is None until the first request of a connection has arrived. WebSockets lack it: their streams
         # end when they notice that the server is stopping.
         while time.monotonic() < until and any(
             getattr(connection, "cycle", None) is None for connection in connections

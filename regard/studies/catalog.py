@@ -198,6 +198,15 @@ _ALL = (
         options=("updates",),
     ),
     Study(
+        name="waiting",
+        claim="A model that also learned from beginnings translates unfinished sentences better than one that learned "
+        "from whole sentences only. Local agreement and AlignAtt wait where it matters, wait-k everywhere.",
+        source="Ma et al. 2019; Liu et al. 2020; Papi et al. 2023",
+        seconds=1800,
+        needs_data=True,
+        options=("updates",),
+    ),
+    Study(
         name="pretrain",
         claim="An encoder is first trained on the texts of a task, to fill gaps or to predict the next token. It then "
         "classifies them better than an encoder from random weights, although it has read no other text.",

@@ -429,6 +429,23 @@ def test_the_kernels_return_the_attention_to_the_source(shape: str) -> None:
     assert torch.equal(several[1, :, :2, : alone.shape[3]], alone[0, :, :2])
 
 
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize("columns", [1, 15, 16, 17])
+def test_attention_has_a_column_for_each_position_of_the_tensor(columns: int) -> None:
+    """Padding beyond the longest source has the weight 0, also if an output is longer than the sources."""
+    quick = native(model_of(SHAPES["post"], dtype=torch.float32))
+    valid = torch.arange(48) < torch.tensor([48, 5])[:, None]
+    source = torch.randint(4, TYPES, valid.shape, generator=torch.Generator().manual_seed(5))
+    targets = [[9, 4, 17, 5] * 20, [5]]
+    expected = quick.attention(source, Span.of(valid), targets, 1)
+    wider, span = (torch.nn.functional.pad(each, (0, columns)) for each in (source, valid))
+    weights = quick.attention(wider, Span.of(span), targets, 1)
+    assert weights.shape[3] == 48 + columns and not weights[1, :, :2, 48:].any() and not weights[0, :, :, 48:].any()
+    torch.testing.assert_close(weights[0, ..., :48], expected[0])
+    torch.testing.assert_close(weights[1, :, :2, :48], expected[1, :, :2])
+
+
 class _Ends(TokenListener):
     """Ends an output at its fourth token."""
 
