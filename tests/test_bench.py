@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from regard.attention.span import Span
+from regard.data.wav_files import read_wav
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.training.setup import set_up
@@ -153,3 +154,25 @@ def test_the_time_to_a_score_lies_on_the_line_between_two(monkeypatch: pytest.Mo
     assert _time(curve, 32.0) == pytest.approx(22.0)
     assert _time(curve[:1], 10.0) == pytest.approx(5.0)
     assert _time(curve, 41.0) != _time(curve, 41.0), "never reached: not a number"
+
+
+@pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")
+def test_captions_are_spoken_by_voices_that_parts_do_not_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    import speak
+
+    for name in ("train.en", "val.en", "test_2016_flickr.en"):
+        (tmp_path / name).write_text("A dog runs.\n\nTwo men wait.\n")
+    monkeypatch.setattr(sys, "argv", ["speak.py", str(tmp_path), str(tmp_path / "spoken")])
+    speak.main()
+    voices = {}
+    for part in speak.PARTS:
+        lines = [json.loads(line) for line in (tmp_path / "spoken" / f"{part}.jsonl").read_text().splitlines()]
+        assert [line["text"] for line in lines] == ["A dog runs.", "Two men wait."]
+        for line in lines:
+            wave = read_wav((tmp_path / "spoken" / line["audio_filepath"]).read_bytes(), part)
+            assert wave.rate == 16_000 and line["duration"] == pytest.approx(len(wave.samples) / wave.rate, abs=1e-3)
+            assert 0.4 < line["duration"] < 3 and abs(wave.samples).max() > 0.1
+        voices[part] = {line["speaker"] for line in lines}
+    assert voices["train"] == voices["valid"] and not voices["train"] & voices["test"]
+    assert not set(speak.VOICES) & set(speak.UNSEEN) and len(speak.VOICES) + len(speak.UNSEEN) == 12

@@ -17,7 +17,8 @@ Samples = npt.NDArray[np.float32]
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 CODECS = {2: "MS ADPCM", 6: "A-law", 7: "µ-law", 17: "IMA ADPCM", 80: "MPEG", 85: "MP3"}  # known, but not supported
 GUID = bytes.fromhex("000000001000800000aa00389b71")  # of an extensible format, after the two bytes of the codec
-UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that cannot seek: the samples end with the file
+# Written by programs that cannot seek, such as ffmpeg, espeak-ng and sox in a pipe: the samples end with the file.
+UNKNOWN_SIZES = (0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF)
 MAX_CHANNELS = 64
 RATES = 1_000, 384_000  # samples per second
 MAX_SECONDS = 4 * 3600.0
@@ -92,7 +93,7 @@ def _chunks(contents: bytes, name: str) -> Iterator[tuple[bytes, int, int]]:
     while place + 8 <= len(contents):
         chunk, size = struct.unpack_from("<4sI", contents, place)
         available = len(contents) - place - 8
-        if chunk == b"data" and size == UNKNOWN_SIZE:
+        if chunk == b"data" and size in UNKNOWN_SIZES:
             size = available
         if size > available:
             label = chunk.decode("ascii", "backslashreplace")

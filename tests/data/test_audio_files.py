@@ -65,9 +65,10 @@ def test_extended_formats_and_further_chunks_are_read() -> None:
     assert read_wav(contents, "a.wav").samples[:, 0].tolist() == VALUES.tolist()
 
 
-def test_samples_of_unknown_size_end_with_the_file() -> None:
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF])
+def test_samples_of_unknown_size_end_with_the_file(size: int) -> None:
     """Programs that write to a pipe cannot return to the header."""
-    contents = wav(chunk(b"fmt ", header(1, 16)), chunk(b"data", encoded(16), 0xFFFFFFFF))
+    contents = wav(chunk(b"fmt ", header(1, 16)), chunk(b"data", encoded(16), size))
     assert read_sound(contents, "a.wav").samples.tolist() == VALUES.tolist()
 
 
