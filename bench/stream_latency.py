@@ -4,9 +4,9 @@
     .venv/bin/python bench/stream_latency.py RUN TEXT --streams 32   # clients of a server, 3 words a second each
 
 ``RUN`` is a trained translation run, ``TEXT`` lines in the language that it reads. One stream is measured in this
-process. With ``--streams``, ``regard serve`` runs on the machine of its clients, with two threads; a client sends a
-word every 1/3 s to ``POST /v1/stream`` and waits for the answer. A word is
-measured from the moment when it was due, also if the server is behind. Writes runs/bench/stream-latency.json.
+process. With ``--streams``, ``regard serve`` runs on the machine of its clients, with one thread for the model. A
+client sends a word every 1/3 s to ``POST /v1/stream`` and waits for the answer. A word is measured from the moment when
+it was due, also if the server is behind. Writes runs/bench/stream-latency.json.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=100, help="of one stream")
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--streams", type=int, help="clients of a server instead")
+    parser.add_argument("--threads", type=int, default=1, help="of the server's model")
     parser.add_argument("--rate", type=float, default=3.0, help="words a second of each client")
     parser.add_argument("--seconds", type=float, default=30)
     arguments = parser.parse_args()
@@ -79,7 +80,7 @@ def one_stream(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any
 def many_streams(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
     """Return p50 and p99 of each policy in ms, over all clients of one server."""
     figures = {}
-    with serving(arguments.run) as port:
+    with serving(arguments.run, arguments.threads) as port:
         for policy, lag in POLICIES.items():
             asyncio.run(clients(port, lines, policy, lag, arguments, seconds=3))
             steps = asyncio.run(clients(port, lines, policy, lag, arguments, seconds=arguments.seconds))
@@ -98,45 +99,50 @@ async def clients(
     port: int, lines: list[str], policy: str, lag: int, arguments: argparse.Namespace, *, seconds: float
 ) -> list[float]:
     """Return the seconds of each word of all clients, which begin at different moments."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-        end = time.perf_counter() + seconds
-        running = [
-            _client(http, lines, {"policy": policy, "lag": lag}, 1 / arguments.rate, end, random.Random(number))
-            for number in range(arguments.streams)
-        ]
-        return [step for own in await asyncio.gather(*running) for step in own]
+    end = time.perf_counter() + seconds
+    running = [
+        _client(port, lines, {"policy": policy, "lag": lag}, 1 / arguments.rate, end, random.Random(number))
+        for number in range(arguments.streams)
+    ]
+    return [step for own in await asyncio.gather(*running) for step in own]
 
 
 async def _client(
-    http: httpx.AsyncClient, lines: list[str], settings: dict[str, Any], pause: float, end: float, draw: random.Random
+    port: int, lines: list[str], settings: dict[str, Any], pause: float, end: float, draw: random.Random
 ) -> list[float]:
     steps: list[float] = []
+    connection = await asyncio.open_connection("127.0.0.1", port)
     due = time.perf_counter() + draw.uniform(0, pause)
     while time.perf_counter() < end:
         words, state = draw.choice(lines).split(), {}
         for read in range(1, len(words) + 1):
             await asyncio.sleep(max(due - time.perf_counter(), 0))
-            body = {
-                "text": " ".join(words[:read]) + " ",
-                "final": read == len(words),
-                "split": False,
-                **settings,
-                **state,
-            }
-            answer = await http.post("/v1/stream", json=body)
-            answer.raise_for_status()
+            text, final = " ".join(words[:read]) + " ", read == len(words)
+            reply = await _post({"text": text, "final": final, "split": False, **settings, **state}, *connection)
             steps.append(time.perf_counter() - due)
-            reply = answer.json()
             state = {name: reply[name] for name in ("committed", "unstable", "cursor")}
             due += pause
             if time.perf_counter() >= end:
                 break
+    connection[1].close()
     return steps
 
 
+async def _post(body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
+    """Return the answer on a connection that stays open; a library would take as much of the machine as the server."""
+    raw = json.dumps(body).encode()
+    head = "POST /v1/stream HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    writer.write(f"{head}content-length: {len(raw)}\r\n\r\n".encode() + raw)
+    reply = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = re.search(r"\r\ncontent-length: (\d+)", reply)
+    assert reply.startswith("http/1.1 200") and length is not None, reply
+    answer: dict[str, Any] = json.loads(await reader.readexactly(int(length[1])))
+    return answer
+
+
 @contextmanager
-def serving(run: Path) -> Iterator[int]:
-    command = [sys.executable, "-m", "regard", "serve", str(run.resolve()), "--port", "0", "--threads", "2"]
+def serving(run: Path, threads: int = 1) -> Iterator[int]:
+    command = [sys.executable, "-m", "regard", "serve", str(run.resolve()), "--port", "0", "--threads", str(threads)]
     process = subprocess.Popen([*command, "--req-limit", "1000000"], stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stderr is not None

@@ -22,8 +22,16 @@ async def off_loop(
     return await asyncio.get_running_loop().run_in_executor(THREADS, partial(work, *args, **options))
 
 
-async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
+def _nothing() -> None:
+    """Do nothing."""
+
+
+async def results_of(futures: Sequence[Future[Result]], begin: Callable[[], None] = _nothing) -> list[Result]:
     """Return the results of futures of other threads; only the last one wakes the event loop.
+
+    Args:
+        futures: of the results.
+        begin: called once before, in another thread; it may start what completes the futures.
 
     Raises:
         Exception: the first error, as soon as a future has one.
@@ -57,7 +65,8 @@ async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
             loop.call_soon_threadsafe(wake, error)
 
     def watch() -> None:
-        """Register the callbacks of the futures."""
+        """Begin, and register the callbacks of the futures."""
+        begin()
         for number, future in enumerate(futures):
             future.add_done_callback(partial(collect, number))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
@@ -13,7 +13,7 @@ from regard.errors import ConfigError, SourceChangedError
 from regard.inference.policies import POLICIES, make_policy
 from regard.inference.text_stream import CURSOR, StreamInput, StreamOutput, text_from_word
 from regard.server.api.api_v1 import ERROR_RESPONSES, ErrorBody
-from regard.server.api.json_route import JsonRoute
+from regard.server.api.json_route import JsonRoute, json_response
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.jobs import SearchJob
@@ -65,24 +65,19 @@ def router(service: Service) -> APIRouter:
     """Return the route that continues streams."""
     routes = APIRouter(tags=["Regard"], route_class=JsonRoute)
 
-    @routes.post("/v1/stream", responses=ERROR_RESPONSES | {409: {"model": ErrorBody}})
-    async def stream(body: StreamBody, request: Request) -> StreamAnswer:
+    @routes.post("/v1/stream", response_model=StreamAnswer, responses=ERROR_RESPONSES | {409: {"model": ErrorBody}})
+    async def stream(body: StreamBody, request: Request) -> Response:
         """Translate a text that is still arriving. Repeat a request after a failure: the answer is the same."""
         deadline = Deadline(service.settings.seconds)
         client, key = service.admit(credentials(request, "Bearer"), continues=bool(body.cursor))
         service.check_size([body.text, body.committed, body.unstable], max_texts=3)
         model = _choose_model(service, body)
-        characters = await off_loop(_charged, body, key)
-        lag = DEFAULT_LAG[body.policy] if body.lag is None else body.lag
-        with service.charge(characters, client, key):
-            try:
-                async with asyncio.timeout(deadline.left + 1):  # a search ends earlier, with a better message
-                    work = _continue(model, body, lag, client=client, deadline=deadline)
-                    output = await unless_disconnected(request, work)
-            except TimeoutError as error:
-                raise service.timed_out() from error
-        service.metrics.count_translated(characters, int(output.final))
-        return StreamAnswer(**output._asdict(), model=model.name, policy=body.policy, lag=lag)
+        try:
+            async with asyncio.timeout(deadline.left + 1):  # a search ends earlier, with a better message
+                work = _continue(service, model, body, client=client, key=key, deadline=deadline)
+                return await unless_disconnected(request, work)
+        except TimeoutError as error:
+            raise service.timed_out() from error
 
     return routes
 
@@ -105,16 +100,23 @@ def _charged(body: StreamBody, key: ApiKey | None) -> int:
     return len(text_from_word(body.text, known))
 
 
-async def _continue(model: Translating, body: StreamBody, lag: int, *, client: str, deadline: Deadline) -> StreamOutput:
-    """Return the output after a request; its hypothesis is searched in the running batch of the model."""
+async def _continue(
+    service: Service, model: Translating, body: StreamBody, *, client: str, key: ApiKey | None, deadline: Deadline
+) -> Response:
+    """Return the answer to a request; its hypothesis is searched in the running batch of the model.
+
+    Each hand-over to a thread costs more than a step of a small model, so there are three: before the search, with its
+    submission, and after it.
+    """
     translator, _ = await model.served.wait_until_loaded(deadline.left)
+    lag = DEFAULT_LAG[body.policy] if body.lag is None else body.lag
     needs_attention, inspector = POLICIES[body.policy].needs_attention, model.served.inspector
     alignment = None
     if needs_attention and inspector is not None:
         alignment = await model.run_serial(lambda: inspector.aligner)
 
-    def plan() -> tuple[StreamingTranslator, StreamWork, list[SearchJob]]:
-        """Return the streaming translator, its work, and the job that the work needs, if any."""
+    def plan() -> tuple[StreamingTranslator, StreamWork, list[SearchJob], int]:
+        """Return the streaming translator, its work, the job that the work needs, if any, and characters to charge."""
         streaming = StreamingTranslator(
             translator, make_policy(body.policy, lag), search=model.search, alignment=alignment,
             splits=body.split and not model.reads_whole,
@@ -123,16 +125,24 @@ async def _continue(model: Translating, body: StreamBody, lag: int, *, client: s
         work = streaming.plan(request)
         inputs = [] if work.input is None else [work.input]
         jobs = [SearchJob(input, work.search, client=client, deadline=deadline.end) for input in inputs]
-        return streaming, work, jobs
+        return streaming, work, jobs, _charged(body, key)
 
     try:
-        streaming, work, jobs = await off_loop(plan)
-        hypotheses = await model.served.results(jobs, deadline.left)
-        best = hypotheses[0][0] if jobs else None
-        runs_model = needs_attention and best is not None
-        (output,) = await (model.run_serial if runs_model else off_loop)(lambda: streaming.finish([work], [best]))
-        return output
+        streaming, work, jobs, characters = await off_loop(plan)
+        with service.charge(characters, client, key):
+            hypotheses = await model.served.results(jobs, deadline.left)
+            best = hypotheses[0][0] if jobs else None
+
+            def finish() -> tuple[StreamOutput, Response]:
+                (output,) = streaming.finish([work], [best])
+                answer = StreamAnswer(**output._asdict(), model=model.name, policy=body.policy, lag=lag)
+                return output, json_response(answer)
+
+            runs_model = needs_attention and best is not None
+            output, response = await (model.run_serial if runs_model else off_loop)(finish)
     except SourceChangedError as error:
         raise ApiError(409, f"{error.what}: start again without committed, unstable and cursor") from error
     except ConfigError as error:
         raise ApiError(400, f"Invalid request: {error.where}: {public_message(error)}") from error
+    service.metrics.count_translated(characters, int(output.final))
+    return response

@@ -200,8 +200,7 @@ class ServedModel:
         _, scheduler = self.start()
         complete = False
         try:
-            await off_loop(scheduler.submit, jobs)
-            results = await results_of([job.future for job in jobs])
+            results = await results_of([job.future for job in jobs], partial(scheduler.submit, jobs))
             complete = True
             return results
         except Overloaded as error:
