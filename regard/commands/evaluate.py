@@ -26,6 +26,7 @@ from regard.commands.prediction_files import ROWS, require_prediction_file, writ
 from regard.commands.progress import progress
 from regard.commands.setting_options import option_group, takes_settings
 from regard.commands.several_ranks import several_ranks
+from regard.commands.speech_stream_evaluation import evaluate_speech_streams
 from regard.commands.stream_evaluation import STREAM_EVALUATION, StreamEvaluationRequest, evaluate_streams
 from regard.commands.streaming import require_streaming
 from regard.config.search_settings import SearchSettings
@@ -43,6 +44,7 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
     "regard evaluate runs/m30k test.en test.de --streaming --policy alignatt --lag 0,1,2,3",
+    "regard evaluate runs/speech test.jsonl --streaming --step 0.3",
     "regard evaluate runs/book test.txt --stride 64",
     "regard evaluate runs/reviews test.csv --errors -o predictions.csv",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers report it, tokenized and "
@@ -185,7 +187,8 @@ def evaluate(
     if stream.streaming:
         _refuse(windows | analysis.options | {"draw": draw}, why="--streaming reports quality and latency only")
         opening["checkpoint"] = checkpoint
-        evaluate_streams(folder, files, names, search, opening, stream, as_json=as_json)
+        measure = evaluate_speech_streams if "transcribe" in folder.task.serves else evaluate_streams
+        measure(folder, files, names, search, opening, stream, as_json=as_json)
     elif folder.task.reference_test is None:
         why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
         _refuse(search | {"engine": engine}, why)

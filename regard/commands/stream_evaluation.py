@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -14,7 +14,7 @@ from regard.commands.metric_tables import aligned
 from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
 from regard.commands.setting_options import SharedOption
-from regard.commands.streaming import PANEL, PolicyOption
+from regard.commands.streaming import PANEL, PolicyOption, refuse_with_streaming
 from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, RATE, PolicyName
 from regard.errors import ConfigError
 
@@ -27,15 +27,19 @@ MAX_LAGS = 100
 
 Streaming = Annotated[
     bool,
-    typer.Option("--streaming", help="Send each source word by word, and measure the latency.", rich_help_panel=PANEL),
+    typer.Option(
+        "--streaming",
+        help="Send each source word by word, or each sound step by step; measure latency.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Lags = Annotated[
     str | None,
     typer.Option(
         "--lag",
         metavar="N,…",
-        help="Evaluate these lags in source words, separated by commas.",
-        show_default="5 of wait-k, 1 of local-agreement, 2 of alignatt",
+        help="Evaluate these lags, separated by commas: in source words; of sounds in steps, of alignatt in frames.",
+        show_default="5 of wait-k, 1 of local-agreement, 2 of alignatt; of sounds 1, 40",
         rich_help_panel=PANEL,
     ),
 ]
@@ -81,6 +85,18 @@ Curve = Annotated[
 ]
 
 
+Step = Annotated[
+    float | None,
+    typer.Option(
+        "--step",
+        metavar="SECONDS",
+        help="Of sounds: form a hypothesis after each step.",
+        show_default="0.5",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
 class StreamEvaluationRequest(NamedTuple):
     """Requested evaluation of streams: see the options."""
 
@@ -91,11 +107,12 @@ class StreamEvaluationRequest(NamedTuple):
     together: int = 1
     log: Path | None = None
     curve: Path | None = None
+    step: float | None = None
 
-    def lags(self, policy: PolicyName) -> list[int]:
+    def lags(self, policy: PolicyName, defaults: Mapping[PolicyName, int] = DEFAULT_LAG) -> list[int]:
         """Return the requested lags. ConfigError for a text that is no list of lags."""
         if self.lag is None:
-            return [DEFAULT_LAG[policy]]
+            return [defaults.get(policy, DEFAULT_LAG[policy])]
         lags = [lag.strip() for lag in self.lag.split(",")]
         valid = all(lag.isascii() and lag.isdigit() and int(lag[:9]) <= 1000 for lag in lags)
         if not valid or len(lags) > MAX_LAGS:
@@ -111,6 +128,7 @@ STREAM_EVALUATION = {
     "together": SharedOption(Together, 1),
     "log": SharedOption(Log),
     "curve": SharedOption(Curve),
+    "step": SharedOption(Step),
 }
 
 
@@ -135,6 +153,7 @@ def evaluate_streams(
     from regard.tasks.translation.evaluation import TranslationTest
 
     require_task(run, "translation")
+    refuse_with_streaming(step=request.step)
     metrics = require_metrics(run, names)
     if request.curve is not None:
         require_drawing("--curve")
