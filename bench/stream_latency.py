@@ -101,7 +101,14 @@ async def clients(
     """Return the seconds of each word of all clients, which begin at different moments."""
     end = time.perf_counter() + seconds
     running = [
-        _client(port, lines, {"policy": policy, "lag": lag}, 1 / arguments.rate, end, random.Random(number))
+        _client(
+            port,
+            lines,
+            {"policy": policy, "lag": lag, "beam": arguments.beam},
+            1 / arguments.rate,
+            end,
+            random.Random(number),
+        )
         for number in range(arguments.streams)
     ]
     return [step for own in await asyncio.gather(*running) for step in own]

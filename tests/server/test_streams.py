@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
@@ -16,8 +17,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from regard.inference.run_search import run_search
 from regard.inference.text_stream import StreamInput, StreamOutput, cursor_of
 from regard.inspection.aligner import Aligner
+from regard.server.api.stream_api import _Finisher
 from regard.server.batching.jobs import Limits
 from regard.server.batching.served import ServedModel
 from regard.server.keys import KeyStore, add_key
@@ -206,6 +209,46 @@ def test_alignatt_requires_a_head() -> None:
         answer = server.post(text="ab cab ", policy="alignatt")
         assert answer.status_code == 400 and "alignatt requires attention" in answer.json()["error"]
         assert server.post(text="ab cab ").status_code == 200
+
+
+def test_outputs_that_wait_for_attention_share_a_pass_and_a_cancelled_one_harms_no_other() -> None:
+    """Searches that end while a pass runs are completed together by the next one."""
+    streaming_text = streaming(translator("transformer"), "alignatt", 1)
+    works = [streaming_text.plan(StreamInput(text)) for text in ("ab cab b ", "bca abba ", "acab ")]
+    inputs = [(number, work.input) for number, work in enumerate(works)]
+    search = streaming_text.search
+    found = {n: best for done in run_search(translator("transformer").decoding, inputs, search, rows=8)
+             for n, (best, *_) in done}  # fmt: skip
+    expected = [streaming_text.finish([work], [found[n]])[0] for n, work in enumerate(works)]
+    sizes, finish = [], streaming_text.finish
+    streaming_text.finish = lambda plans, best: sizes.append(len(plans)) or finish(plans, best)
+
+    async def all_at_once() -> list[Any]:
+        class Model:
+            async def run_serial(self, work: Any) -> None:
+                await gate.wait()
+                work()
+
+        gate, finisher = asyncio.Event(), _Finisher(Model())
+        tasks = [asyncio.ensure_future(finisher.finish(streaming_text, work, found[n])) for n, work in enumerate(works)]
+        await asyncio.sleep(0)
+        finisher._waiting[1].output.cancel()
+        gate.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, cancelled, last = asyncio.run(all_at_once())
+    assert [first, last] == [expected[0], expected[2]] and isinstance(cancelled, asyncio.CancelledError)
+    assert sizes == [2]
+
+
+def test_a_beam_is_limited_and_changes_the_hypothesis(server: Streams) -> None:
+    texts = [{"text": text + " ", "final": True} for text in TEXTS]
+    one, several = ([server.post(beam=beam, **text).json()["committed"] for text in texts] for beam in (1, 5))
+    default = [server.post(**text).json()["committed"] for text in texts]
+    assert default in (one, several) and one != several
+    refused = server.post(text="ab ", beam=11)
+    assert refused.status_code == 400 and "beam: at most 10" in refused.json()["error"]
+    assert server.post(text="ab ", beam=0).status_code == 422
 
 
 def test_half_a_word_is_not_read_and_a_sentence_is_closed(server: Streams) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
+from threading import Lock
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
 from regard.core.deadline import Deadline
 from regard.errors import ConfigError, SourceChangedError
-from regard.inference.policies import POLICIES, make_policy
+from regard.inference.policies import POLICIES, Policy, make_policy
 from regard.inference.text_stream import CURSOR, StreamInput, StreamOutput, text_from_word
+from regard.search.contract import Hypothesis
 from regard.server.api.api_v1 import ERROR_RESPONSES, ErrorBody
 from regard.server.api.json_route import JsonRoute, json_response
 from regard.server.api.requests import credentials, unless_disconnected
@@ -40,6 +44,7 @@ class StreamBody(BaseModel):
     lag: int | None = Field(
         None, ge=0, le=LARGEST_LAG, description="Lag in source words: see the policies; left out: 5, 1 or 2."
     )
+    beam: int | None = Field(None, ge=1, description="Beam of each hypothesis; left out: that of the model. 1 is fast.")
     split: bool = Field(True, description="Complete a sentence when the next one begins.")
     source: str | None = Field(None, description="Language code; left out or `auto`: any language.")
     target: str | None = Field(None, description="Language code; left out: any language.")
@@ -64,6 +69,7 @@ class StreamAnswer(BaseModel):
 def router(service: Service) -> APIRouter:
     """Return the route that continues streams."""
     routes = APIRouter(tags=["Regard"], route_class=JsonRoute)
+    finishers: dict[str, _Finisher] = {}  # of models
 
     @routes.post("/v1/stream", response_model=StreamAnswer, responses=ERROR_RESPONSES | {409: {"model": ErrorBody}})
     async def stream(body: StreamBody, request: Request) -> Response:
@@ -71,10 +77,13 @@ def router(service: Service) -> APIRouter:
         deadline = Deadline(service.settings.seconds)
         client, key = service.admit(credentials(request, "Bearer"), continues=bool(body.cursor))
         service.check_size([body.text, body.committed, body.unstable], max_texts=3)
+        if body.beam is not None and body.beam > service.settings.beam:
+            raise ApiError(400, f"Invalid request: beam: at most {service.settings.beam}")
         model = _choose_model(service, body)
         try:
             async with asyncio.timeout(deadline.left + 1):  # a search ends earlier, with a better message
-                work = _continue(service, model, body, client=client, key=key, deadline=deadline)
+                finisher = finishers.setdefault(model.name, _Finisher(model))
+                work = _continue(service, finisher, body, client=client, key=key, deadline=deadline)
                 return await unless_disconnected(request, work)
         except TimeoutError as error:
             raise service.timed_out() from error
@@ -100,17 +109,64 @@ def _charged(body: StreamBody, key: ApiKey | None) -> int:
     return len(text_from_word(body.text, known))
 
 
+class _Finished(NamedTuple):
+    """A search that is done, and the future of its output."""
+
+    streaming: StreamingTranslator
+    work: StreamWork
+    best: Hypothesis
+    output: Future[StreamOutput]
+
+
+class _Finisher:
+    """Completes outputs that need a pass of the model (AlignAtt): those that wait share one pass.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: Translating) -> None:
+        self.model = model
+        self._waiting, self._lock = list[_Finished](), Lock()
+
+    async def finish(self, streaming: StreamingTranslator, work: StreamWork, best: Hypothesis) -> StreamOutput:
+        """Return the output of a request."""
+        finished = _Finished(streaming, work, best, Future())
+        with self._lock:
+            self._waiting.append(finished)
+        await self.model.run_serial(self._run)
+        return await asyncio.wrap_future(finished.output)
+
+    def _run(self) -> None:
+        """Complete all outputs that wait; called in the thread of such passes."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        waiting = [one for one in waiting if one.output.set_running_or_notify_cancel()]
+        groups: dict[Policy, list[_Finished]] = {}
+        for one in waiting:
+            groups.setdefault(one.streaming.policy, []).append(one)
+        for group in groups.values():
+            try:
+                outputs = group[0].streaming.finish([one.work for one in group], [one.best for one in group])
+                for one, output in zip(group, outputs, strict=True):
+                    one.output.set_result(output)
+            except BaseException as error:  # noqa: BLE001 - raised again where the output is awaited
+                for one in group:
+                    one.output.set_exception(error)
+
+
 async def _continue(
-    service: Service, model: Translating, body: StreamBody, *, client: str, key: ApiKey | None, deadline: Deadline
+    service: Service, finisher: _Finisher, body: StreamBody, *, client: str, key: ApiKey | None, deadline: Deadline
 ) -> Response:
     """Return the answer to a request; its hypothesis is searched in the running batch of the model.
 
-    Each hand-over to a thread costs more than a step of a small model, so there are three: before the search, with its
-    submission, and after it.
+    Each hand-over to a thread costs more than a step of a small model, so there are few.
     """
+    model = finisher.model
     translator, _ = await model.served.wait_until_loaded(deadline.left)
     lag = DEFAULT_LAG[body.policy] if body.lag is None else body.lag
     needs_attention, inspector = POLICIES[body.policy].needs_attention, model.served.inspector
+    search = model.search if body.beam is None else model.search.model_copy(update={"beam": body.beam})
     alignment = None
     if needs_attention and inspector is not None:
         alignment = await model.run_serial(lambda: inspector.aligner)
@@ -118,7 +174,7 @@ async def _continue(
     def plan() -> tuple[StreamingTranslator, StreamWork, list[SearchJob], int]:
         """Return the streaming translator, its work, the job that the work needs, if any, and characters to charge."""
         streaming = StreamingTranslator(
-            translator, make_policy(body.policy, lag), search=model.search, alignment=alignment,
+            translator, make_policy(body.policy, lag), search=search, alignment=alignment,
             splits=body.split and not model.reads_whole,
         )  # fmt: skip
         request = StreamInput(body.text, body.committed, body.unstable, final=body.final, cursor=body.cursor)
@@ -133,13 +189,16 @@ async def _continue(
             hypotheses = await model.served.results(jobs, deadline.left)
             best = hypotheses[0][0] if jobs else None
 
-            def finish() -> tuple[StreamOutput, Response]:
-                (output,) = streaming.finish([work], [best])
+            finished = None
+            if needs_attention and best is not None:
+                finished = await finisher.finish(streaming, work, best)
+
+            def complete() -> tuple[StreamOutput, Response]:
+                output = finished or streaming.finish([work], [best])[0]
                 answer = StreamAnswer(**output._asdict(), model=model.name, policy=body.policy, lag=lag)
                 return output, json_response(answer)
 
-            runs_model = needs_attention and best is not None
-            output, response = await (model.run_serial if runs_model else off_loop)(finish)
+            output, response = await off_loop(complete)
     except SourceChangedError as error:
         raise ApiError(409, f"{error.what}: start again without committed, unstable and cursor") from error
     except ConfigError as error:
