@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 ROOT = Path(__file__).parents[1]
 FOLDER, PAGE = ROOT / "docs" / "evidence" / "results", ROOT / "docs" / "results.md"
 AREAS = (
-    "baselines", "translation", "language_models", "classification", "summaries", "music", "graphs", "vectors",
-    "long_sequences", "training_speed", "decoding_speed", "serving", "scale", "software",
+    "baselines", "translation", "streams", "language_models", "classification", "summaries", "music", "graphs",
+    "vectors", "long_sequences", "training_speed", "decoding_speed", "serving", "scale", "software",
 )  # fmt: skip
 HEAD = """# Results
 
