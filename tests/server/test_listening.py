@@ -223,7 +223,8 @@ def test_closed_connections_are_no_longer_counted() -> None:
         with ExitStack() as stack:
             for _ in range(3):
                 stack.enter_context(ears.connect())
-            with pytest.raises(InvalidStatus, match="429"), ears.connect():
+            # A refused connection is closed at once, sometimes before the client has read the status 429.
+            with pytest.raises((InvalidStatus, ConnectionClosed, ConnectionError)), ears.connect():
                 pass
         until(lambda: is_accepted(ears))
 
