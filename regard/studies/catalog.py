@@ -202,7 +202,7 @@ _ALL = (
         claim="A model that also learned from beginnings translates unfinished sentences better than one that learned "
         "from whole sentences only. Local agreement and AlignAtt wait where it matters, wait-k everywhere.",
         source="Ma et al. 2019; Liu et al. 2020; Papi et al. 2023",
-        seconds=1800,
+        seconds=785,
         needs_data=True,
         options=("updates",),
     ),
