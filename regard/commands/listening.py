@@ -248,7 +248,7 @@ class _Json:
     """Prints an object for each step."""
 
     def add(self, step: _Step) -> None:
-        shown = step.output._replace(committed=step.committed, new=step.new, unstable=step.unstable)
-        line = shown.as_dict() | {"elapsed": round(step.elapsed, 6)}
+        output = step.output._replace(committed=step.committed, new=step.new, unstable=step.unstable)
+        line = output.as_dict() | {"elapsed": round(step.elapsed, 6)}
         sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
         sys.stdout.flush()

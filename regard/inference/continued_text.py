@@ -54,12 +54,12 @@ class GrowingOutput(NamedTuple):
 class ContinuedSegments(NamedTuple):
     """The state of the outputs of segments, such as those of a stream of sound; each is complete at its end.
 
-    ``closed``: output of the complete sentences of the segment. ``shown``: its committed output.
+    ``closed``: output of the complete sentences of the segment. ``committed``: its committed output.
     """
 
     text: ContinuedText = ContinuedText()
     closed: str = ""
-    shown: str = ""
+    committed: str = ""
     unstable: str = ""
 
     def advance(
@@ -73,12 +73,12 @@ class ContinuedSegments(NamedTuple):
             final: whether the segment ends with them.
             interrupted: returns whether to stop.
         """
-        text, closed, shown, unstable = self
+        text, closed, committed, unstable = self
         if words or (final and text.text):
             outputs, text = text.advance(model, words, final=final, interrupted=interrupted)
             for output in outputs:
-                shown = " ".join(filter(None, [closed, output.committed]))
-                closed = shown if output.final else closed
+                committed = " ".join(filter(None, [closed, output.committed]))
+                closed = committed if output.final else closed
                 unstable = output.unstable
-        grown = GrowingOutput(shown, shown[len(self.shown) :], unstable)
-        return grown, ContinuedSegments(text) if final else ContinuedSegments(text, closed, shown, unstable)
+        grown = GrowingOutput(committed, committed[len(self.committed) :], unstable)
+        return grown, ContinuedSegments(text) if final else ContinuedSegments(text, closed, committed, unstable)

@@ -33,7 +33,7 @@ from regard.metrics.edits import Edits, count_edits, units
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.studies.digit_strings import NUMBERS, read_digits, tones, write_strings
-from regard.studies.study import Findings, Report, at_least, at_most
+from regard.studies.study import Findings, Report, at_least, at_most, number_of_updates
 from regard.tasks.load import load
 from regard.tasks.recognition.data_config import RecordingFiles
 from regard.tasks.recognition.examples import padded_frames
@@ -99,9 +99,7 @@ def run(
     """
     if data is None and not minimal:
         raise ConfigError("the study long-speech requires recordings of digits", help=f"--data FOLDER with {CORPUS}")
-    updates = 2 if minimal else options.get("updates", UPDATES)
-    if type(updates) is not int or updates < 1:
-        raise ConfigError(f"updates cannot be {updates!r}", where="updates", why="it should be a whole number above 0")
+    updates = 2 if minimal else number_of_updates(options, UPDATES)
     with TemporaryDirectory() as temporary:
         place = Path(temporary) if folder is None or minimal else folder
         strings = place / "strings"

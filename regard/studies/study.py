@@ -189,6 +189,14 @@ class Study:
         return findings
 
 
+def number_of_updates(options: Mapping[str, Any], default: int) -> int:
+    """Return the option ``updates`` of a study. ConfigError unless it is a whole number above 0."""
+    updates = options.get("updates", default)
+    if type(updates) is not int or updates < 1:
+        raise ConfigError(f"updates cannot be {updates!r}", where="updates", why="it should be a whole number above 0")
+    return updates
+
+
 def format_cell(cell: Cell) -> str:
     """Format a cell for printing: fractions with four significant digits."""
     if isinstance(cell, str):

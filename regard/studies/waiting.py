@@ -33,7 +33,7 @@ from regard.inference.streamed import Streamed, stream_texts
 from regard.inspection.stream_scores import score_streams
 from regard.inspection.streams import StreamSettings, open_stream
 from regard.runs.run_folder import RunFolder
-from regard.studies.study import Findings, Report, at_least
+from regard.studies.study import Findings, Report, at_least, number_of_updates
 from regard.tasks.load import load
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.evaluation import TranslationTest
@@ -93,9 +93,7 @@ def run(
     """
     if data is None and not minimal:
         raise ConfigError("the study waiting requires Multi30k", help=f"--data FOLDER with multi30k/{FILES[0]}")
-    updates = 2 if minimal else options.get("updates", UPDATES)
-    if type(updates) is not int or updates < 1:
-        raise ConfigError(f"updates cannot be {updates!r}", where="updates", why="it should be a whole number above 0")
+    updates = 2 if minimal else number_of_updates(options, UPDATES)
     with TemporaryDirectory() as temporary:
         place = Path(temporary) if folder is None or minimal else folder
         lines = _generated() if data is None or minimal else _read(data / "multi30k")

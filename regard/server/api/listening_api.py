@@ -112,6 +112,8 @@ async def _complete(service: Service, socket: WebSocket) -> None:
 async def _answer(service: Service, socket: WebSocket, messages: _Messages) -> None:
     """Send the output of each step of the sound, and close the connection at its end."""
     fields = await messages.next("settings")
+    if service.draining:
+        raise ApiError(503, "The server is stopping.")
     listener = await _open(service, socket, _settings(fields))
     final = False
     while not final:
@@ -143,7 +145,7 @@ class _Messages:
             ApiError: no message arrived in time, or it is no JSON object.
         """
         end = time.monotonic() + self._service.settings.seconds
-        while not self._service.draining:
+        while not (self._service.draining and self.queue.empty()):  # received messages are read before a stop
             try:
                 return _contents(await asyncio.wait_for(self.queue.get(), LOOK))
             except TimeoutError as error:
@@ -245,9 +247,9 @@ class _Listener:
         for number, piece in enumerate(pieces, 1):
             client, key = self._admit()
             for output in await self._advance(piece, client, final=final and number == len(pieces)):
-                shown = await self._translated(output, client)
-                with self._service.charge(len(shown.new), client, key):
-                    yield shown.as_dict()
+                translated = await self._translated(output, client)
+                with self._service.charge(len(translated.new), client, key):
+                    yield translated.as_dict()
 
     async def _advance(self, samples: Samples, client: str, *, final: bool) -> list[SpeechOutput]:
         stream = self._stream

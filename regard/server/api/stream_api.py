@@ -28,6 +28,7 @@ from regard.server.service import Service
 from regard.tasks.translation.streaming import StreamingTranslator, StreamWork
 
 LARGEST_LAG = 1000
+ROWS = 32  # outputs of one pass: its weights are in memory at once
 
 
 class StreamBody(BaseModel):
@@ -145,7 +146,7 @@ class _Finisher:
         groups: dict[Policy, list[_Finished]] = {}
         for one in waiting:
             groups.setdefault(one.streaming.policy, []).append(one)
-        for group in groups.values():
+        for group in (own[first : first + ROWS] for own in groups.values() for first in range(0, len(own), ROWS)):
             try:
                 outputs = group[0].streaming.finish([one.work for one in group], [one.best for one in group])
                 for one, output in zip(group, outputs, strict=True):
