@@ -23,7 +23,7 @@ class FrameInput(Input):
     Shapes: x (rows, length, channels), W (width, channels), b (width,); ``scale`` is 1 by default. Frames are cast to
     the dtype of W. Padded frames may hold any finite number. Cost: channels · width multiply-adds per frame.
 
-    ``subsample`` 2 or 4: the frames first pass one or two convolutions with kernel 3, stride 2 and padding 1, and
+    ``subsample`` 2, 4 or 8: the frames first pass one to three convolutions with kernel 3, stride 2 and padding 1, and
     max(0, ·) (Dong et al. 2018, §3.1, in one dimension). Each has ⌈length / 2⌉ outputs. Output j is valid if
     input 2j is, and padding is set to 0 before and after each convolution: its bias would turn zeros into other
     numbers. Cost: 3 · channels · width / 2 + 3 · width² / 4 multiply-adds per frame.
@@ -31,7 +31,7 @@ class FrameInput(Input):
 
     def __init__(self, channels: int, width: int, *, subsample: int = 1) -> None:
         super().__init__(width)
-        sizes = [channels, *[width] * {1: 0, 2: 1, 4: 2}[subsample]]
+        sizes = [channels, *[width] * {1: 0, 2: 1, 4: 2, 8: 3}[subsample]]
         self.channels, self.subsample = channels, subsample
         self.convolutions = nn.ModuleList(
             nn.Conv1d(read, width, 3, stride=2, padding=1) for read, width in pairwise(sizes)

@@ -14,8 +14,8 @@ class InputOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    subsample: Literal[1, 2, 4] = Field(
-        1, description="frames for each position, by convolutions of stride 2; for sounds 4 is usual"
+    subsample: Literal[1, 2, 4, 8] = Field(
+        1, description="frames for each position, by convolutions of stride 2; for sounds 4 or 8 is usual"
     )
     patch: int | None = Field(
         None, ge=1, le=LONGEST, description="frames of a patch, or height and width of a patch of an image in pixels"

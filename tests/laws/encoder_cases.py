@@ -46,6 +46,7 @@ INPUTS: dict[str, tuple[Callable[[], Input], Callable[[Draw, int, int], Tensor]]
     "frames": (lambda: FrameInput(CHANNELS, WIDTH), draw_frames),
     "second": (lambda: FrameInput(CHANNELS, WIDTH, subsample=2), draw_frames),
     "fourth": (lambda: FrameInput(CHANNELS, WIDTH, subsample=4), draw_frames),
+    "eighth": (lambda: FrameInput(CHANNELS, WIDTH, subsample=8), draw_frames),
     "patches": (lambda: PatchInput(CHANNELS, WIDTH, patch=3), draw_frames),
     "overlap": (lambda: PatchInput(CHANNELS, WIDTH, patch=3, stride=2), draw_frames),
 }
