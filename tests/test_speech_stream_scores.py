@@ -1,4 +1,4 @@
-"""Scores of streams of sound: delays that can be checked with a pencil, and the texts of all segments."""
+"""Scores of streams of sound, and of their translations: delays that can be checked with a pencil, and the texts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from regard.data.utterance import Utterance
 from regard.data.wav_files import write_wav
 from regard.errors import DataError
 from regard.inference.policies import make_policy
+from regard.inference.text_stream import StreamOutput
+from regard.inspection.spoken_scores import score_spoken_translation
 from regard.tasks.recognition import stream_scores
 from regard.tasks.recognition.stream_scores import score_speech_streams, stream_recording
 from regard.tasks.recognition.streaming import SegmentOptions, SpeechOutput
@@ -87,3 +89,43 @@ def test_an_empty_segment_adds_no_space_and_frames_are_refused(tmp_path: Path) -
     frames = Utterance(text="a", frames=np.zeros((4, 2), np.float32), where="a.npz")
     with pytest.raises(DataError, match="frames cannot be streamed"):
         stream_recording(model, frames)
+
+
+class Upper:
+    """A translator that writes a word in capitals when the next one has arrived; each call takes half a second."""
+
+    policy = make_policy("wait-k", 2)
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def advance(self, requests: Any, *, interrupted: Any) -> list[StreamOutput]:
+        (request,) = requests
+        self.clock[0] += 0.5
+        words = request.text.upper().split()
+        return [StreamOutput(" ".join(words if request.final else words[:-1]), final=request.final)]
+
+
+def test_translated_words_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(stream_scores.time, "perf_counter", lambda: clock[0])
+    steps = [
+        [output("")],
+        [SpeechOutput(1.0, 0.0, 1.0, "one two", new="one two")],
+        [SpeechOutput(1.5, 0.0, 1.5, "one two", new="", final=True)],
+        [SpeechOutput(1.8, 1.5, 1.8, "tree", new="tree", final=True)],
+    ]
+    model: Any = Scripted(steps, clock, 0.25)
+    translator: Any = Upper(clock)
+    one = recording(tmp_path, 1.8, "one two three")
+    score = score_spoken_translation(model, translator, [one], ["ONE TWO THREE"], ["per"])
+    (instance,) = score.instances
+    # ONE is written when "two" is heard (1 s), TWO at the end of its segment (1.5 s), TREE at the end of the sound.
+    assert instance.prediction == "ONE TWO TREE" and instance.delays == pytest.approx([1000, 1500, 1800])
+    # A step takes .25 s, and .5 s more if there is something to translate. The first one is ready at .75 s.
+    assert instance.elapsed == pytest.approx([1750, 2500, 3250]) and instance.source_length == 1800
+    assert score.elapsed[0] == 750 and score.translate_policy == "wait-k" and score.wer == pytest.approx(100 / 3)
+    # LAAL: the k-th word of three is due at .6 (k - 1) s.
+    assert score.sound["LAAL"] == pytest.approx((1.0 + 0.9 + 0.6) / 3)
+    assert score.computed["LAAL"] == pytest.approx((1.75 + 1.9) / 2)  # up to the first word after the end of the sound
+    assert score.figures == {"per": pytest.approx(100 / 3)}

@@ -45,6 +45,7 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
     "regard evaluate runs/m30k test.en test.de --streaming --policy alignatt --lag 0,1,2,3",
     "regard evaluate runs/speech test.jsonl --streaming --step 0.3",
+    "regard evaluate runs/speech test.jsonl test.de --streaming --translate runs/m30k",
     "regard evaluate runs/book test.txt --stride 64",
     "regard evaluate runs/reviews test.csv --errors -o predictions.csv",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers report it, tokenized and "

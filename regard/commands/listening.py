@@ -14,6 +14,7 @@ import typer
 
 from regard.commands.incoming_lines import open_incoming
 from regard.commands.setting_options import SharedOption
+from regard.commands.spoken_translation import TRANSLATION_OPTIONS, SpokenTranslation
 from regard.commands.streaming import PANEL, refuse_with_streaming, require_streaming
 from regard.config.stream_settings import PolicyName
 from regard.core.wording import pluralize
@@ -89,15 +90,6 @@ Longest = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
-Translate = Annotated[
-    Path | None,
-    typer.Option(
-        "--translate",
-        metavar="RUN",
-        help="Translate committed words with this run, and print the translation.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 
 class ListeningRequest(NamedTuple):
@@ -111,6 +103,13 @@ class ListeningRequest(NamedTuple):
     silence: float | None = None
     longest: float | None = None
     translate: Path | None = None
+    translate_policy: PolicyName | None = None
+    translate_lag: int | None = None
+
+    @property
+    def translation(self) -> SpokenTranslation | None:
+        """The requested translation. ConfigError for options that contradict each other."""
+        return SpokenTranslation.requested(self.translate, self.translate_policy, self.translate_lag)
 
     def check(self, **options: Any) -> None:
         """Raise ConfigError for options that contradict each other; ``options``: those that streaming excludes."""
@@ -131,8 +130,7 @@ LISTENING_OPTIONS = {
     "step": SharedOption(Step),
     "silence": SharedOption(Silence),
     "longest": SharedOption(Longest),
-    "translate": SharedOption(Translate),
-}
+} | TRANSLATION_OPTIONS
 
 
 def listen(
@@ -154,6 +152,7 @@ def listen(
     from regard.tasks.recognition.open_streaming import open_streaming
     from regard.tasks.recognition.streaming import SegmentOptions
 
+    translation = request.translation
     if len(files) != 1:
         raise ConfigError("--streaming reads one file, or standard input", where="FILE", help="write - for the input")
     lengths = {"step": request.step, "silence": request.silence, "longest": request.longest}
@@ -165,8 +164,8 @@ def listen(
     assert request.raw is not None
     steps = _steps(streaming, None if str(files[0]) == "-" else files[0], request.raw)
     printer = _Json() if as_json else _Words()
-    if request.translate is not None:
-        steps = map(_Translation(_translator(request.translate)).of, steps)
+    if translation is not None:
+        steps = map(_Translation(translation.open()[1]).of, steps)
     closed = Counter[str]()
     for step in steps:
         printer.add(step)
@@ -204,16 +203,6 @@ def _steps(streaming: StreamingRecognizer, file: Path | None, rate: int) -> Iter
                     yield _Step(output, output.committed, output.new, output.unstable, elapsed)
     if not sound.is_whole:
         typer.echo(f"{name} ends within a sample; its last byte was dropped", err=True)
-
-
-def _translator(run: Path) -> Advances:
-    from regard.inspection.streams import StreamSettings, open_stream
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import load, require_task
-
-    opened = RunFolder.open(run)
-    require_task(opened, "translation")
-    return open_stream(opened, load(run), StreamSettings("local-agreement", 1))
 
 
 class _Translation:

@@ -14,11 +14,13 @@ from regard.commands.metric_tables import aligned
 from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
 from regard.commands.setting_options import SharedOption
+from regard.commands.spoken_translation import TRANSLATION_OPTIONS, SpokenTranslation
 from regard.commands.streaming import PANEL, PolicyOption, refuse_with_streaming
 from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, RATE, PolicyName
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from regard.inspection.spoken_scores import SpokenScore
     from regard.inspection.stream_scores import StreamScore
     from regard.runs.run_folder import RunFolder
     from regard.tasks.translation.evaluation import TranslationTest
@@ -108,6 +110,14 @@ class StreamEvaluationRequest(NamedTuple):
     log: Path | None = None
     curve: Path | None = None
     step: float | None = None
+    translate: Path | None = None
+    translate_policy: PolicyName | None = None
+    translate_lag: int | None = None
+
+    @property
+    def translation(self) -> SpokenTranslation | None:
+        """The requested translation of recognized words. ConfigError for options that contradict each other."""
+        return SpokenTranslation.requested(self.translate, self.translate_policy, self.translate_lag)
 
     def lags(self, policy: PolicyName, defaults: Mapping[PolicyName, int] = DEFAULT_LAG) -> list[int]:
         """Return the requested lags. ConfigError for a text that is no list of lags."""
@@ -129,7 +139,7 @@ STREAM_EVALUATION = {
     "log": SharedOption(Log),
     "curve": SharedOption(Curve),
     "step": SharedOption(Step),
-}
+} | TRANSLATION_OPTIONS
 
 
 def evaluate_streams(
@@ -153,7 +163,8 @@ def evaluate_streams(
     from regard.tasks.translation.evaluation import TranslationTest
 
     require_task(run, "translation")
-    refuse_with_streaming(step=request.step)
+    refuse_with_streaming(step=request.step, translate=request.translate)
+    refuse_with_streaming(translate_policy=request.translate_policy, translate_lag=request.translate_lag is not None)
     metrics = require_metrics(run, names)
     if request.curve is not None:
         require_drawing("--curve")
@@ -169,7 +180,7 @@ def evaluate_streams(
     for policy, lags in settings.items():
         scores += _scores(run, test, policy, lags, metrics, search, request, checkpoint=opening["checkpoint"])
     if request.log is not None:
-        _write_logs(scores, request.log)
+        write_logs(scores, request.log)
     if request.curve is not None:
         _draw(scores, test, metrics[0], search, request.curve, title=run.path.resolve().name)
     _print(scores, as_json=as_json)
@@ -200,7 +211,7 @@ def _scores(
     return scores
 
 
-def _write_logs(scores: Sequence[StreamScore], path: Path) -> None:
+def write_logs(scores: Sequence[StreamScore | SpokenScore], path: Path) -> None:
     """Write a log for each score; with several, the policy and the lag are in the names of the files."""
     from regard.metrics.latency import write_instances
 

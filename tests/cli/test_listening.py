@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.commands import listening
+from regard.commands.spoken_translation import SpokenTranslation
 from regard.errors import ConfigError, RegardError
 from regard.inference.text_stream import StreamOutput
 from regard.runs.run_folder import RunFolder
@@ -91,7 +91,7 @@ def test_committed_words_are_translated(regard: Any, speech: Path, monkeypatch: 
             text = " ".join(words if request.final else words[:-1])
             return [StreamOutput(text, unstable="" if request.final else "?", final=request.final, cursor="1-00000000")]
 
-    monkeypatch.setattr(listening, "_translator", lambda run: Upper())
+    monkeypatch.setattr(SpokenTranslation, "open", lambda self: (None, Upper()))
     command = ("recognize", speech, "-", "--streaming", "--raw", RATE, "--translate", "runs/none")
     assert regard(*command, input=raw()).stdout == "AB B A\nC AB\nB\n"
     steps = [json.loads(line) for line in regard(*command, "--json", input=raw()).stdout.splitlines()]
@@ -104,6 +104,10 @@ def test_the_translator_is_a_run_of_translation(regard: Any, speech: Path, tiny_
     command = ("recognize", speech, "-", "--streaming", "--raw", RATE, "--translate")
     result = regard(*command, tiny_run.path, input=raw())
     assert result.exit_code == 0 and result.stdout.count("\n") == 3
+    waiting = ("--translate-policy", "wait-k", "--translate-lag", 100)  # longer than each segment: written at its end
+    lines = regard(*command, tiny_run.path, *waiting, "--json", input=raw()).stdout.splitlines()
+    steps = [json.loads(line) for line in lines]
+    assert all(step["final"] for step in steps if step["new"]) and any(step["new"] for step in steps)
     assert isinstance(regard(*command, speech, input=raw()).exception, ConfigError)
 
 
@@ -122,6 +126,9 @@ def test_the_translator_is_a_run_of_translation(regard: Any, speech: Path, tiny_
         (["-", "-", "--streaming", "--raw", "8000"], "reads one file"),
         (["none.raw", "--streaming", "--raw", "8000"], "none.raw"),
         (["-", "--streaming", "--raw", "8000", "--set", "beams=2"], "beams"),
+        (["-", "--streaming", "--raw", "8000", "--translate-policy", "wait-k"], "requires --translate"),
+        (["-", "--streaming", "--raw", "8000", "--translate-lag", "2"], "requires --translate"),
+        (["a.wav", "--translate", "none"], "requires --streaming"),
     ],
 )
 def test_bad_options_are_refused(regard: Any, speech: Path, options: list[str], message: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from regard.data.wav_files import write_wav
 from regard.errors import RegardError
+from regard.metrics.latency import read_instances
 
 from ..speech import RATE, trained
 from ..speech_streams import sound
@@ -46,6 +47,58 @@ def test_a_row_for_each_lag(regard: Any, speech: Path, recordings: Path) -> None
     assert all(row["computed"]["mean"] > row["delay"]["mean"] and row["elapsed"]["p50"] > 0 for row in rows)
 
 
+LETTERS = ["a b c a", "c b a b"]
+
+
+@pytest.fixture
+def translated(tmp_path: Path) -> tuple[Path, Path]:
+    """Return a list of recordings, and a file with the translations by ``tiny_run``."""
+    lines = []
+    for number, text in enumerate(LETTERS):
+        (tmp_path / f"letters{number}.wav").write_bytes(
+            write_wav((sound([0.2, text, 0.3]) * 32767).astype("<i2"), RATE)
+        )
+        lines.append(json.dumps({"audio_filepath": f"letters{number}.wav", "text": text}) + "\n")
+    (tmp_path / "letters.jsonl").write_text("".join(lines))
+    (tmp_path / "letters.upper").write_text("".join(f"{text.upper()}\n" for text in LETTERS))
+    return tmp_path / "letters.jsonl", tmp_path / "letters.upper"
+
+
+def test_translations_have_quality_and_lag(
+    regard: Any, speech: Path, tiny_run: TinyRun, translated: tuple[Path, Path], tmp_path: Path
+) -> None:
+    command = ("evaluate", speech, *translated, "--streaming", "--translate", tiny_run.path)
+    log = tmp_path / "a.log"
+    result = regard(*command, "--step", 0.3, "--lag", "2,1", "--log", log)
+    assert result.exit_code == 0, result.exception
+    header, first, second = result.stdout.splitlines()[:3]
+    assert header.split()[:8] == ["policy", "lag", "step", "wer", "bleu", "chrf", "AL", "s"]
+    assert first.split()[:6] == ["local-agreement", "1", "0.30", "0.00", "100.00", "100.00"]
+    assert second.split()[1] == "2" and "translated with local-agreement, lag 1" in result.stdout
+    instances = read_instances(tmp_path / "a.local-agreement-1.log")
+    assert [one.prediction for one in instances] == [text.upper() for text in LETTERS]
+    assert all(len(one.delays) == 4 and one.delays[-1] <= one.source_length for one in instances)
+    waiting = ("--translate-policy", "wait-k", "--translate-lag", 9, "--metric", "chrf", "--json")
+    early, late = (json.loads(regard(*command, *own).stdout)[0] for own in (("--json",), waiting))
+    assert late["translate_policy"] == "wait-k" and late["translate_lag"] == 9 and list(late["figures"]) == ["chrf"]
+    assert late["sound"]["LAAL"] > early["sound"]["LAAL"] and early["computed"]["LAAL"] > early["sound"]["LAAL"]
+
+
+def test_translations_match_the_recordings(
+    regard: Any, speech: Path, tiny_run: TinyRun, translated: tuple[Path, Path]
+) -> None:
+    files, streaming = translated, ("--streaming", "--translate", tiny_run.path)
+    error = regard("evaluate", speech, files[0], *streaming).exception
+    assert isinstance(error, RegardError) and "a translation of each recording" in str(error)
+    files[1].write_text("A\n")
+    error = regard("evaluate", speech, *files, *streaming).exception
+    assert isinstance(error, RegardError) and "2 recordings, 1 line" in str(error)
+    error = regard("evaluate", speech, *files, "--streaming", "--translate", speech).exception
+    assert isinstance(error, RegardError)
+    error = regard("evaluate", tiny_run.path, files[1], files[1], *streaming).exception
+    assert isinstance(error, RegardError) and "--translate" in str(error.where)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -59,6 +112,8 @@ def test_a_row_for_each_lag(regard: Any, speech: Path, recordings: Path) -> None
         (["--lag", "0"], "lag of at least 1"),
         (["--lag", "many"], "a list of lags is required"),
         (["--step", "0"], "step is 0 s"),
+        (["--translate-policy", "wait-k"], "requires --translate"),
+        (["--translate-lag", "0"], "requires --translate"),
     ],
 )
 def test_options_that_do_not_apply(

@@ -18,6 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from regard.config.stream_settings import PolicyName
 from regard.inference.continued_text import ContinuedSegments
 from regard.server.api.listening_api import _Messages
 from regard.server.batching.jobs import WorkJob
@@ -113,13 +114,21 @@ def test_settings_change_steps_and_segments(ears: Ears) -> None:
     assert heard(ears, contents, **lengths) == in_python(contents, **lengths) != in_python(contents)
 
 
-def test_committed_words_are_translated(ears: Ears) -> None:
-    contents, model = pcm(sound(PARTS)), streaming_text(translator("transformer"), "local-agreement", 1)
+@pytest.mark.parametrize(
+    ("policy", "lag", "settings"),
+    [
+        ("local-agreement", 1, {}),
+        ("wait-k", 2, {"translate_policy": "wait-k", "translate_lag": 2}),
+        ("wait-k", 5, {"translate_policy": "wait-k"}),
+    ],
+)
+def test_committed_words_are_translated(ears: Ears, policy: PolicyName, lag: int, settings: dict[str, Any]) -> None:
+    contents, model = pcm(sound(PARTS)), streaming_text(translator("transformer"), policy, lag)
     text, expected = ContinuedSegments(), []
     for output in in_python(contents):
         grown, text = text.advance(model, output["new"].strip(), final=output["final"])
         expected.append(output | grown._asdict())
-    outputs = heard(ears, contents, translate="small")
+    outputs = heard(ears, contents, translate="small", **settings)
     assert outputs == expected and any(output["committed"] for output in outputs)
 
 
@@ -149,6 +158,9 @@ WRONG: list[tuple[list[Any], str]] = [
     (['{"model": "none"}'], "none"),
     (['{"model": "small"}'], "cannot transcribe"),
     (['{"translate": "speech"}'], "speech"),
+    (['{"translate": "small", "translate_policy": "alignatt"}'], "alignatt"),
+    (['{"translate": "small", "translate_lag": 0}'], "lag of at least 1"),
+    (['{"translate_policy": "wait"}'], "translate_policy"),
     ([json.dumps({"rate": RATE}), '{"final": false}'], "send sound"),
     ([json.dumps({"rate": RATE}), b"\x00\x00", '{"rate": 8000}'], "send sound"),
 ]

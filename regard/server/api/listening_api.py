@@ -19,13 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect
 
-from regard.config.stream_settings import DEFAULT_POLICY, PolicyName
+from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
 from regard.core.wording import describe_failure
 from regard.data.raw_sound import RawSound
 from regard.data.wav_files import Samples
 from regard.errors import ConfigError
 from regard.inference.continued_text import ContinuedSegments, GrowingOutput
-from regard.inference.policies import make_policy
+from regard.inference.policies import POLICIES, make_policy
 from regard.server.api.requests import ClientDisconnected, credentials
 from regard.server.api.transcriptions import find_recognizer
 from regard.server.api_error import ApiError, public_message
@@ -58,6 +58,8 @@ class ListenSettings(BaseModel):
     longest: float = SegmentOptions.longest
     model: str | None = Field(None, description="Name of the recognizer; left out: the first.")
     translate: str | None = Field(None, description="Name of a translation model for the committed words.")
+    translate_policy: PolicyName = DEFAULT_POLICY
+    translate_lag: int | None = Field(None, ge=0, le=LARGEST_LAG, description="In recognized words.")
     key: str | None = Field(None, description="API key, for browsers, which cannot send the header Authorization.")
 
 
@@ -198,17 +200,23 @@ async def _open(service: Service, socket: WebSocket, settings: ListenSettings) -
     try:
         (streaming,) = await model.compute([open_recognizer], client=client, seconds=seconds)
         sound = RawSound(settings.rate, streaming.rate)
-        translation = None if settings.translate is None else await _translation(service, settings.translate)
+        translation = None if settings.translate is None else await _translation(service, settings, settings.translate)
     except ConfigError as error:
         raise ApiError(400, f"Invalid request: {error.where}: {public_message(error)}") from error
     return _Listener(service, lambda: service.admit(admit, continues=True), model, streaming, sound, translation)
 
 
-async def _translation(service: Service, name: str) -> _Translation:
-    model = service.models.translator(name)
+async def _translation(service: Service, settings: ListenSettings, name: str) -> _Translation:
+    model, policy = service.models.translator(name), settings.translate_policy
     translator, _ = await model.served.wait_until_loaded(service.settings.seconds)
-    policy = make_policy(DEFAULT_POLICY, 1)
-    streaming = await off_loop(lambda: StreamingTranslator(translator, policy, search=model.search))
+    lag, inspector = settings.translate_lag, model.served.inspector
+    alignment = None
+    if POLICIES[policy].needs_attention and inspector is not None:
+        alignment = await model.run_serial(lambda: inspector.aligner)
+    steps = make_policy(policy, DEFAULT_LAG[policy] if lag is None else lag)
+    streaming = await off_loop(
+        lambda: StreamingTranslator(translator, steps, search=model.search, alignment=alignment)
+    )  # fmt: skip
     return _Translation(model.served, streaming)
 
 

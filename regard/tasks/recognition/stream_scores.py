@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from regard.core.task import not_interrupted
 from regard.data.utterance import Utterance
 from regard.errors import DataError
 from regard.metrics.edits import Edits, count_edits, units
-from regard.tasks.recognition.streaming import StreamingRecognizer
+from regard.tasks.recognition.streaming import SpeechOutput, StreamingRecognizer
 
 
 class SpeechStreamScore(NamedTuple):
@@ -80,8 +80,8 @@ def score_speech_streams(
     for recording in recordings:
         one = stream_recording(model, recording, interrupted)
         heard.append(one)
-        words = _added(words, recording.text or "", one.text, "wer")
-        characters = _added(characters, recording.text or "", one.text, "cer")
+        words = added_edits(words, recording.text or "", one.text, "wer")
+        characters = added_edits(characters, recording.text or "", one.text, "cer")
         done(1)
     delays, computed, steps = (
         [value for one in heard for value in getattr(one, name)] for name in ("delays", "computed", "steps")
@@ -92,23 +92,26 @@ def score_speech_streams(
     )  # fmt: skip
 
 
+class HeardStep(NamedTuple):
+    """A step of a streamed recording.
+
+    ``arrived``: second of the recording at which its sound is complete. ``seconds``: of its computation.
+    """
+
+    arrived: float
+    outputs: list[SpeechOutput]
+    seconds: float
+
+
 def stream_recording(
     model: StreamingRecognizer, recording: Utterance, interrupted: Callable[[], bool] = not_interrupted
 ) -> HeardStream:
     """Stream one recording. A step is computed when its sound has arrived and the step before it is computed."""
-    if recording.frames is not None:
-        raise DataError("frames cannot be streamed", where=recording.where, help="name recordings of sounds")
-    samples, stream = recording.sound(model.rate).samples, model.open()
     texts, delays, computed, steps = list[str](), list[float](), list[float](), list[float]()
     ready = 0.0  # second at which the last step was computed
-    for first in range(0, max(len(samples), 1), model.step):
-        piece = samples[first : first + model.step]
-        final = first + model.step >= len(samples)
-        begin = time.perf_counter()
-        outputs, stream = model.advance(stream, piece, final=final, interrupted=interrupted)
-        steps.append(time.perf_counter() - begin)
-        arrived = min(first + model.step, len(samples)) / model.rate
-        ready = max(arrived, ready) + steps[-1]
+    for arrived, outputs, seconds in heard_steps(model, recording, interrupted):
+        steps.append(seconds)
+        ready = max(arrived, ready) + seconds
         for output in outputs:
             delays += [arrived - word.end for word in output.words]
             computed += [ready - word.end for word in output.words]
@@ -116,7 +119,28 @@ def stream_recording(
     return HeardStream(" ".join(filter(None, texts)), delays, computed, steps)
 
 
-def _added(edits: Edits, reference: str, output: str, metric: str) -> Edits:
+def heard_steps(
+    model: StreamingRecognizer, recording: Utterance, interrupted: Callable[[], bool] = not_interrupted
+) -> Iterator[HeardStep]:
+    """Yield the steps of a recording.
+
+    Raises:
+        DataError: the sound cannot be read, or the recording has frames only.
+    """
+    if recording.frames is not None:
+        raise DataError("frames cannot be streamed", where=recording.where, help="name recordings of sounds")
+    samples, stream = recording.sound(model.rate).samples, model.open()
+    for first in range(0, max(len(samples), 1), model.step):
+        end = min(first + model.step, len(samples))
+        begin = time.perf_counter()
+        outputs, stream = model.advance(
+            stream, samples[first:end], final=end == len(samples), interrupted=interrupted
+        )  # fmt: skip
+        yield HeardStep(end / model.rate, outputs, time.perf_counter() - begin)
+
+
+def added_edits(edits: Edits, reference: str, output: str, metric: str) -> Edits:
+    """Return edits, those of an output added; ``metric``: wer counts words, cer characters."""
     more = count_edits(units(metric, reference), units(metric, output))
     return Edits(*map(sum, zip(edits, more, strict=True)))
 
