@@ -159,6 +159,10 @@ class FastSession:
             return session
         return session._enlarged(0, times + BUCKET, hypotheses, session.source_length)
 
+    def reserved(self, times: int) -> FastSession:
+        """Return a session with cells for at least this number of tokens of each sentence."""
+        return self._enlarged(0, max(times, self.history.shape[2]), self.history.shape[1], self.source_length)
+
     def _narrowed(self, length: int) -> FastSession:
         return replace(self, sources=[layer.map(lambda x: x[:, :, :length].contiguous()) for layer in self.sources])
 

@@ -197,26 +197,23 @@ class NativeEncoderDecoder:
 
         Rows beyond the end of a target are undefined. Positions beyond the end of a source have the weight 0.
         """
-        session, rows = self.session(source, span), len(targets)
-        steps = (max(map(len, targets)) + 2) // 2 * 2  # several steps a call
-        script = [[*target, *[UNKNOWN] * (steps - len(target))] for target in targets]
-        tokens = torch.full((rows,), BEGIN)
-        parts, done = [], 0
-        while done < steps:
-            session = session.resized()
-            with self._lock:
-                ahead = min(steps - done, session.history.shape[2] - done, MAX_STEPS)
-                self._prepare(tokens, session, done + ahead)
-                longest = max(done + ahead, session.source_length)
-                weights = torch.zeros(ahead, rows, self.read[layer].heads, filled(longest))
-                self.runner.batch.observed, self.runner.batch.observed_layer = weights, layer
-                forced = [row[done : done + ahead] for row in script]
-                self.head.run_ahead(BestTypes(1, forced=forced), rows, longest, ahead)
-            session.time = [time + ahead for time in session.time]
-            tokens, done = torch.tensor([row[done + ahead - 1] for row in script]), done + ahead
-            columns = source.shape[1]  # the kernels know the longest source, which may be shorter
-            parts.append(pad(weights, (0, max(columns - weights.shape[-1], 0)))[..., :columns])
-        return torch.cat(parts).permute(1, 2, 0, 3)
+        rows, length = len(targets), max(map(len, targets)) + 1
+        session = self.session(source, span).reserved(length)
+        read = [[BEGIN, *target, *[UNKNOWN] * (length - 1 - len(target))] for target in targets]
+        longest, columns = max(length, session.source_length), source.shape[1]
+        weights = torch.zeros(1, rows * length, self.read[layer].heads, filled(longest))
+        with self._lock:
+            if self.stack.grow(length):
+                self.runner.refresh()
+            batch = self.runner.batch
+            _PreparedRows(session).fill(batch, length)
+            batch.token = torch.tensor(read, dtype=torch.int32).flatten()
+            batch.observed, batch.observed_layer = weights, layer
+            cuts = range(0, rows * length + 1, length)
+            self.head.run(lambda log_p, rows: (), rows * length, longest, every=length, cuts=cuts)
+        # The kernels know the longest source, which may be shorter than the padded ones.
+        observed = pad(weights[0], (0, max(columns - weights.shape[-1], 0)))[..., :columns]
+        return observed.unflatten(0, (rows, length)).transpose(1, 2)
 
     def _prepare(self, tokens: Int[Tensor, "rows"], session: FastSession, times: int) -> None:
         """Set the rows of the next call, which reads up to ``times`` tokens of a row."""
@@ -245,8 +242,13 @@ class _PreparedRows:
         self._cells = Tables([table.tensors for table in session.cells])
         self._sources = Tables([table.tensors for table in session.sources])
 
-    def fill(self, batch: Call) -> None:
+    def fill(self, batch: Call, length: int = 1) -> None:
+        """Set the rows of a call in which each row of the session reads this number of tokens, one after the other."""
         batch.time, batch.slot, batch.place, batch.length = self.time, self._slot, self._place, self._length
+        if length > 1:
+            slot, place, sources = (x.repeat_interleave(length) for x in (self._slot, self._place, self._length))
+            batch.slot, batch.place, batch.length = slot, place, sources
+            batch.time = (self.time[:, None] + torch.arange(length, dtype=torch.int32)).flatten()
         batch.history = self._history if self._history.shape[1] > 1 else None
         batch.cells, batch.sources = self._cells, self._sources
 
