@@ -178,7 +178,10 @@ class NativeEncoderDecoder:
         ahead, beam = 1, isinstance(reduce, BestTypes) and reduce.beam is not None
         if isinstance(reduce, BestTypes) and len(tokens) and self._can_run_ahead(reduce, session):
             ahead = min(reduce.ahead, session.history.shape[2] - last, MAX_STEPS)
-        self._prepare(tokens, session, last + ahead)
+            known = 0 if beam else min(ahead, reduce.known())
+            if known > 1:
+                return self._read_known(tokens, session, reduce, known), known
+        self._prepare(tokens[:, None], session, last + ahead)
         longest = max(last + ahead, session.source_length)
         if ahead > 1 and beam:
             return self.head.run_beam(cast(BestTypes, reduce), len(tokens), longest, ahead)
@@ -188,6 +191,18 @@ class NativeEncoderDecoder:
         reduced = self.head.run(reduce, len(tokens), longest)
         session.prepared.time += 1
         return reduced, 1
+
+    def _read_known(
+        self, tokens: Int[Tensor, "rows"], session: FastSession, request: BestTypes, steps: int
+    ) -> tuple[Tensor, ...]:
+        """Return what ``steps`` single steps would, whose types are forced on all rows; the rows read them together."""
+        forced = torch.tensor([types[:steps] for types in request.forced])
+        end = max(session.time) + steps
+        self._prepare(torch.cat([tokens[:, None], forced[:, :-1]], 1), session, end)
+        cuts = range(0, forced.numel() + 1, steps)
+        log_p = self.head.log_probabilities(forced.flatten(), max(end, session.source_length), cuts=cuts)
+        session.prepared.time += steps
+        return log_p.view_as(forced), forced
 
     @torch.no_grad()
     def attention(
@@ -203,26 +218,22 @@ class NativeEncoderDecoder:
         longest, columns = max(length, session.source_length), source.shape[1]
         weights = torch.zeros(1, rows * length, self.read[layer].heads, filled(longest))
         with self._lock:
-            if self.stack.grow(length):
-                self.runner.refresh()
-            batch = self.runner.batch
-            _PreparedRows(session).fill(batch, length)
-            batch.token = torch.tensor(read, dtype=torch.int32).flatten()
-            batch.observed, batch.observed_layer = weights, layer
+            self._prepare(torch.tensor(read), session, length)
+            self.runner.batch.observed, self.runner.batch.observed_layer = weights, layer
             cuts = range(0, rows * length + 1, length)
             self.head.run(lambda log_p, rows: (), rows * length, longest, every=length, cuts=cuts)
         # The kernels know the longest source, which may be shorter than the padded ones.
         observed = pad(weights[0], (0, max(columns - weights.shape[-1], 0)))[..., :columns]
         return observed.unflatten(0, (rows, length)).transpose(1, 2)
 
-    def _prepare(self, tokens: Int[Tensor, "rows"], session: FastSession, times: int) -> None:
-        """Set the rows of the next call, which reads up to ``times`` tokens of a row."""
+    def _prepare(self, tokens: Int[Tensor, "rows length"], session: FastSession, times: int) -> None:
+        """Set the rows of the next call, which reads these tokens of each row, and ends before ``times``."""
         if self.stack.grow(times):
             self.runner.refresh()
         if session.prepared is None:
             session.prepared = _PreparedRows(session)
-        self.runner.batch.token = tokens.to(torch.int32, copy=True)
-        session.prepared.fill(self.runner.batch)
+        session.prepared.fill(self.runner.batch, tokens.shape[1])
+        self.runner.batch.token = tokens.flatten().to(torch.int32, copy=True)
 
     def _can_run_ahead(self, request: BestTypes, session: FastSession) -> bool:
         """Return whether several steps can be run: greedy ones, or beams whose hypotheses share the cells of a slot."""

@@ -38,6 +38,20 @@ class NativeHead:
         self.runner.run(rows, longest, cuts)
         return reduce(log_p[:, : self.types], slice(0, results))
 
+    def log_probabilities(
+        self, types: Tensor, longest: int, *, cuts: Sequence[int] | None = None
+    ) -> Tensor:  # fmt: skip
+        """Return the log-probability of a type of each row, at least the lowest finite number.
+
+        ``types``: (rows,). ``longest``, ``cuts``: as in ``run``.
+        """
+        rows = len(types)
+        log_p = torch.empty(rows)
+        self._request(BestTypes(1), 1, torch.empty(rows, 1), torch.empty(rows, 1, dtype=torch.int32))
+        self.runner.batch.requested, self.runner.batch.requested_value = types.int(), log_p
+        self.runner.run(rows, longest, cuts)
+        return log_p.clamp_min_(torch.finfo(log_p.dtype).min)
+
     def run_ahead(self, request: BestTypes, rows: int, longest: int, steps: int) -> tuple[Tensor, ...]:
         """Return the best type of each row and its log-probability for each step; each type is the row's next input.
 

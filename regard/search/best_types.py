@@ -56,6 +56,12 @@ class BestTypes:
         forced = [types[0] if types else None for types in self.forced[rows]]
         return forced if any(self.forced[rows]) else []
 
+    def known(self) -> int:
+        """Return the number of the next steps whose types are forced on all rows; the last type may be ``end``."""
+        shared = min(map(len, self.forced), default=0)
+        ends = (types.index(self.end) + 1 for types in self.forced if self.end in types)
+        return min(shared, *ends, shared)
+
     @staticmethod
     def force(
         value: Float[Tensor, "rows count"], token: Int[Tensor, "rows count"], forced: Sequence[int | None],

@@ -209,10 +209,8 @@ async def _open(service: Service, socket: WebSocket, settings: ListenSettings) -
 async def _translation(service: Service, settings: ListenSettings, name: str) -> _Translation:
     model, policy = service.models.translator(name), settings.translate_policy
     translator, _ = await model.served.wait_until_loaded(service.settings.seconds)
-    lag, inspector = settings.translate_lag, model.served.inspector
-    alignment = None
-    if POLICIES[policy].needs_attention and inspector is not None:
-        alignment = await model.run_serial(lambda: inspector.aligner)
+    lag = settings.translate_lag
+    alignment = await model.aligner() if POLICIES[policy].needs_attention else None
     steps = make_policy(policy, DEFAULT_LAG[policy] if lag is None else lag)
     streaming = await off_loop(
         lambda: StreamingTranslator(translator, steps, search=model.search, alignment=alignment)

@@ -166,11 +166,9 @@ async def _continue(
     model = finisher.model
     translator, _ = await model.served.wait_until_loaded(deadline.left)
     lag = DEFAULT_LAG[body.policy] if body.lag is None else body.lag
-    needs_attention, inspector = POLICIES[body.policy].needs_attention, model.served.inspector
+    needs_attention = POLICIES[body.policy].needs_attention
     search = model.search if body.beam is None else model.search.model_copy(update={"beam": body.beam})
-    alignment = None
-    if needs_attention and inspector is not None:
-        alignment = await model.run_serial(lambda: inspector.aligner)
+    alignment = await model.aligner() if needs_attention else None
 
     def plan() -> tuple[StreamingTranslator, StreamWork, list[SearchJob], int]:
         """Return the streaming translator, its work, the job that the work needs, if any, and characters to charge."""

@@ -21,6 +21,8 @@ from regard.data.tokenizers.subword import split_language_mark
 from regard.errors import ConfigError
 from regard.inference.results import Translation
 from regard.inference.search_model import SearchInput
+from regard.inspection.aligner import Aligner
+from regard.inspection.inspector import Inspector
 from regard.server.api_error import ApiError
 from regard.server.batching.jobs import SearchJob
 from regard.server.batching.served import ServedModel
@@ -48,6 +50,7 @@ class Translating:
     def __init__(self, served: ServedModel) -> None:
         self.served, self.name = served, served.name
         self.source, self.target, self.reads_whole = served.source, served.target, served.reads_whole
+        self._aligned: tuple[Inspector, Aligner | None] | None = None
 
     @property
     def search(self) -> SearchConfig:
@@ -61,6 +64,15 @@ class Translating:
     async def run_serial(self, work: Callable[[], Result]) -> Result:
         """Return the result of a pass of the model outside of batches: see ``ServedModel.run_serial``."""
         return await self.served.run_serial(work)
+
+    async def aligner(self) -> Aligner | None:
+        """Return the attention that aligns words, None if there is none. The first call measures it: some seconds."""
+        inspector = self.served.inspector
+        if inspector is None:
+            return None
+        if self._aligned is None or self._aligned[0] is not inspector:
+            self._aligned = inspector, await self.run_serial(lambda: inspector.aligner)
+        return self._aligned[1]
 
     def can_encode(self, text: str) -> bool:
         """Return whether the target vocabulary of the model, which must be loaded, can represent ``text``."""

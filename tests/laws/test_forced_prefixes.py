@@ -1,0 +1,73 @@
+"""Forced types, which the kernels read in one call: the numbers of single steps, and the same continuation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard.search.batch_search import search
+from regard.search.best_types import BestTypes
+from regard.search.rows import start_rows
+
+from .test_engine import BEGIN, END, SHAPES, SYMBOLS, TYPES, fast, model_of, native, needs_kernels, sources
+
+pytestmark = [pytest.mark.unchecked, needs_kernels]
+ROWS = [0, 2, 4, 6]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("format", ["float32", "int8"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("before", [0, 3])
+def test_forced_types_are_read_like_single_steps(shape: str, format: Any, threads: int, before: int) -> None:
+    model = model_of(SHAPES[shape], dtype=torch.float32)
+    quick, lone = native(model, format, threads), native(model, format)
+    drawn = torch.randint(4, TYPES, (len(ROWS), before + 8), generator=torch.Generator().manual_seed(before))
+    first = torch.cat([torch.full((len(ROWS), 1), BEGIN), drawn[:, :before]], 1)
+    together, single = quick.session(*sources(ROWS)), lone.session(*sources(ROWS))
+    for token in first[:, :before].unbind(1):
+        _, together = quick.chunked_step(token[:, None], together, BestTypes(1))
+        _, single = lone.chunked_step(token[:, None], single, BestTypes(1))
+    own = drawn[:, before:].tolist()
+    forced = [own[0][:5], own[1], own[2][:6], own[3][:5]]  # five steps are known for all rows
+    wanted = BestTypes(1, SYMBOLS.suppressed, forced, ahead=20, end=END)
+    (value, token), together = quick.chunked_step(first[:, -1:], together, wanted)
+    assert value.shape == token.shape == (len(ROWS), 5) and together.time == [before + 5] * len(ROWS)
+    last = first[:, -1:]
+    for step in range(5):
+        (expected,), single = lone.chunked_step(last, single, lambda log_p, rows: (log_p,))
+        last = drawn[:, before + step : before + step + 1]
+        assert torch.equal(token[:, step : step + 1], last)
+        torch.testing.assert_close(value[:, step], expected.gather(1, last)[:, 0], rtol=1e-5, atol=1e-5)
+    (after,), _ = quick.chunked_step(last, together, lambda log_p, rows: (log_p,))
+    (expected,), _ = lone.chunked_step(last, single, lambda log_p, rows: (log_p,))
+    torch.testing.assert_close(after, expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_search_with_long_prefixes_is_that_of_torch() -> None:
+    """Prefixes that fill the cells of a session several times, with END and without."""
+    model = model_of(SHAPES["newer"], dtype=torch.float32)
+    drawn = torch.randint(4, TYPES, (len(ROWS), 70), generator=torch.Generator().manual_seed(1))
+    for lengths in ([70, 70, 70, 70], [2, 3, 40, 70], [0, 9, 9, 9]):
+        prefixes = [row[:length].tolist() for row, length in zip(drawn, lengths, strict=True)]
+        prefixes[1] = [*prefixes[1][:7], END, *prefixes[1][8:]] if lengths[1] > 8 else prefixes[1]
+        found = []
+        for quick in (native(model), fast(model)):
+            limits = torch.full((len(ROWS),), 75)
+            start = start_rows(range(len(ROWS)), SYMBOLS, max_lengths=limits, prefixes=prefixes)
+            outputs = dict(search(quick.chunked_step, (start, quick.session(*sources(ROWS)))))
+            found.append([outputs[number][0] for number in range(len(ROWS))])
+        for own, expected in zip(*found, strict=True):
+            assert own.tokens == expected.tokens and own.finished == expected.finished
+            assert own.log_probability == pytest.approx(expected.log_probability, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("forced", "known"), [((), 0), (([5, 4], []), 0), (([5, 4], [4]), 1), (([5, END, 4], [4, 5, 6]), 2), (([4],), 1)]
+)
+def test_known_steps_are_those_of_all_rows(forced: Any, known: int) -> None:
+    assert BestTypes(1, forced=forced, end=END).known() == known
