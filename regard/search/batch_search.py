@@ -25,13 +25,20 @@ class RunningBatch:
         return set(self._batch[0].active_ids) if self._batch else set()
 
     def enter(self, new: StatePair) -> None:
-        """Run the first step of new sentences separately, then join them. All sentences must use one type of search."""
+        """Run ``first_step`` of new sentences, then join them. All sentences must use one type of search."""
         self.join(self.first_step(new))
 
     def first_step(self, new: StatePair) -> StatePair:
-        """Return new sentences after their first step; the running sentences do not change."""
+        """Return new sentences after their first step, before which they read the prefixes that are known of all.
+
+        The running sentences do not change.
+        """
         search_state, model_state = new
-        return search_state, self._advanced(search_state, model_state) if search_state.active_ids else model_state
+        starting = bool(search_state.active_ids)
+        while starting:
+            starting = search_state.reads_prefix
+            model_state = self._advanced(search_state, model_state)
+        return search_state, model_state
 
     def join(self, new: StatePair) -> None:
         """Append sentences that have made their first step."""

@@ -8,24 +8,16 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Float64, Int, Shaped
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.core.state import State, select
 from regard.search.batch_search import in_order, search
 from regard.search.best_types import BestTypes, LiveTotals
-from regard.search.contract import (
-    Finished,
-    Hypothesis,
-    Prefixes,
-    Reduce,
-    SearchState,
-    Step,
-    Symbols,
-    chunked,
-)
+from regard.search.contract import Finished, Hypothesis, Prefixes, Reduce, SearchState, Step, Symbols, chunked
 from regard.search.repetition import Ngrams
+from regard.search.token_tables import append_columns, stack
 
 Scores = Float[Tensor, "sentences candidates"]
 Indices = Int[Tensor, "sentences candidates"]
@@ -173,8 +165,25 @@ class _BeamState(SearchState):
         return self._tokens.gather(2, last).view(-1, 1)
 
     @property
+    def reads_prefix(self) -> bool:
+        return self._known() > 0
+
+    def _known(self) -> int:
+        """Return the number of next tokens of the prefixes that all sentences have, except for the last one.
+
+        They are read by one hypothesis for each sentence; the step of the last token makes ``width`` of it.
+        """
+        if self._tokens.shape[1] > 1 or self.watch is not None:
+            return 0
+        rest = zip(self._max_lengths, self._position.tolist(), strict=True)
+        least = min((limit - position for limit, position in rest), default=1)
+        return min(BestTypes(1, forced=self._forced(), end=self.symbols.end).known(), least) - 1
+
+    @property
     def reduce(self) -> Reduce:
         count, forced = 2 * self.width, self._forced() if any(self._prefixes) else []
+        if (known := self._known()) > 0:
+            return BestTypes(1, self.symbols.suppressed, forced, known, self.symbols.end)
         if self.no_repeat is not None:  # enough candidates must remain without the repeating ones
             self._repeating = self._followers(self.no_repeat)
             repeating = max(map(len, self._repeating))
@@ -201,6 +210,9 @@ class _BeamState(SearchState):
         return forced if any(forced) else []
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
+        if self.reads_prefix:
+            self._read_prefix(*reduced)
+            return model_state
         if len(reduced) > 2:
             self._apply_steps(*reduced[2:])
             reduced = reduced[:2]
@@ -216,9 +228,9 @@ class _BeamState(SearchState):
                 self.watch(id, BeamStep(*candidates))
         parent, token = parent.gather(1, live), token.gather(1, live)
         self._total = value.gather(1, live).masked_fill(ends.gather(1, live), -math.inf)
-        self._tokens = _append(self._tokens, parent, token[..., None], self._position + 1)
+        self._tokens = append_columns(self._tokens, parent, token[..., None], self._position + 1)
         log_prob = token_log_prob.gather(1, live).to(self._log_probs.dtype)
-        self._log_probs = _append(self._log_probs, parent, log_prob[..., None], self._position)
+        self._log_probs = append_columns(self._log_probs, parent, log_prob[..., None], self._position)
         self._position = self._position + 1
         unfinished = self._unfinished()
         rows = (sentence * rows_each + parent)[unfinished].flatten()
@@ -228,6 +240,15 @@ class _BeamState(SearchState):
             self._keep(unfinished)
         unmoved = len(rows) == count and torch.equal(rows, torch.arange(len(rows), device=rows.device))
         return model_state if unmoved or not self.active_ids else select(model_state, rows)
+
+    def _read_prefix(self, log_prob: Float[Tensor, "rows steps"], token: Int[Tensor, "rows steps"]) -> None:
+        """Append forced tokens to the only hypothesis of each sentence."""
+        alone = torch.zeros_like(self._tokens[..., 0])
+        self._tokens = append_columns(self._tokens, alone, token[:, None], self._position + 1)
+        gained = log_prob[:, None].to(self._log_probs.dtype)
+        self._log_probs = append_columns(self._log_probs, alone, gained, self._position)
+        self._total = self._total + log_prob.sum(1, keepdim=True, dtype=torch.float64)
+        self._position = self._position + token.shape[1]
 
     def _apply_steps(
         self,
@@ -245,8 +266,8 @@ class _BeamState(SearchState):
         new = torch.stack(tokens[::-1], 1).view(*total.shape, -1)
         gained = torch.stack(log_probs[::-1], 1).view(*total.shape, -1).to(self._log_probs.dtype)
         ancestor = (rows % self.width).view(total.shape)
-        self._tokens = _append(self._tokens, ancestor, new, self._position + 1)
-        self._log_probs = _append(self._log_probs, ancestor, gained, self._position)
+        self._tokens = append_columns(self._tokens, ancestor, new, self._position + 1)
+        self._log_probs = append_columns(self._log_probs, ancestor, gained, self._position)
         self._position, self._total = self._position + len(parent), total
 
     def _candidates(
@@ -364,30 +385,8 @@ class _BeamState(SearchState):
         self._ended += other._ended
         self._position = torch.cat([self._position, other._position])
         self._total = torch.cat([self._total, other._total])
-        self._tokens, self._log_probs = _stack(self._tokens, other._tokens), _stack(self._log_probs, other._log_probs)
+        self._tokens, self._log_probs = stack(self._tokens, other._tokens), stack(self._log_probs, other._log_probs)
 
     def take_finished(self) -> list[Finished]:
         finished, self._finished = self._finished, []
         return finished
-
-
-def _append(
-    table: Shaped[Tensor, "sentences before length"],
-    parent: Int[Tensor, "sentences width"],
-    columns: Shaped[Tensor, "sentences width added"],
-    position: Int[Tensor, "sentences"],
-) -> Shaped[Tensor, "sentences width grown"]:
-    """Return the rows of ``table`` reordered by parent, with ``columns`` written from each sentence's position on."""
-    table, added = table.gather(1, parent[..., None].expand(-1, -1, table.shape[2])), columns.shape[2]
-    needed = int(position.max()) + added if len(position) else 0
-    if needed > table.shape[2]:
-        table = pad(table, (0, needed - table.shape[2]))
-    index = position[:, None, None] + torch.arange(added, device=position.device)
-    return table.scatter(2, index.expand(columns.shape), columns)
-
-
-def _stack(
-    one: Shaped[Tensor, "sentences width length"], other: Shaped[Tensor, "others width longer"]
-) -> Shaped[Tensor, "all width longest"]:
-    longest = max(one.shape[2], other.shape[2])
-    return torch.cat([pad(table, (0, longest - table.shape[2])) for table in (one, other)])

@@ -58,6 +58,11 @@ class SearchState(ABC):
 
     active_ids: list[int]
 
+    @property
+    def reads_prefix(self) -> bool:
+        """Return whether the next step reads forced tokens only, before the first step of the search."""
+        return False
+
     @abstractmethod
     def tokens(self) -> Int[Tensor, "rows 1"]:
         """Return the next input token of each row."""

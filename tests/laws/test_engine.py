@@ -465,14 +465,17 @@ def test_prefixes_of_any_lengths_are_forced_in_few_calls(shape: str, monkeypatch
     model = model_of(SHAPES[shape], dtype=torch.float32)
     quick, rows, calls = native(model), [4, 5, 6, 0], 0
     prefixes = [[9, 4, 17, 5, 6, 7, 8], [], [12], [5, 5, 5]]
-    run = quick.head.run_ahead
 
-    def counted(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return run(*arguments)
+    def counted(call: Any) -> Any:
+        def count(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return call(*arguments, **options)
 
-    monkeypatch.setattr(quick.head, "run_ahead", counted)
+        return count
+
+    for name in ("run_ahead", "log_probabilities"):
+        monkeypatch.setattr(quick.head, name, counted(getattr(quick.head, name)))
     limit = torch.tensor([12, 9, 10, 11])
     for heard in (False, True):
         found, received = [], []

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from regard.search.batch_search import search
+from regard.search.beam import start_beam
 from regard.search.best_types import BestTypes
+from regard.search.contract import ChunkedStep, Hypothesis, SearchState, StatePair
 from regard.search.rows import start_rows
 
 from .test_engine import BEGIN, END, SHAPES, SYMBOLS, TYPES, fast, model_of, native, needs_kernels, sources
@@ -48,22 +50,51 @@ def test_forced_types_are_read_like_single_steps(shape: str, format: Any, thread
 
 
 @torch.no_grad()
-def test_a_search_with_long_prefixes_is_that_of_torch() -> None:
-    """Prefixes that fill the cells of a session several times, with END and without."""
+@pytest.mark.parametrize("capacity", [4, 3, 1])
+@pytest.mark.parametrize("width", [None, 1, 2, 5])
+@pytest.mark.parametrize("lengths", [(70, 70, 70, 70), (2, 3, 40, 70), (0, 9, 9, 9), (9, 1, 9, 9)])
+def test_a_search_with_prefixes_is_that_of_single_steps(
+    lengths: tuple[int, ...], width: int | None, capacity: int
+) -> None:
+    """Prefixes fill the cells of a session several times, contain END, and reach the limit of the output."""
     model = model_of(SHAPES["newer"], dtype=torch.float32)
     drawn = torch.randint(4, TYPES, (len(ROWS), 70), generator=torch.Generator().manual_seed(1))
-    for lengths in ([70, 70, 70, 70], [2, 3, 40, 70], [0, 9, 9, 9]):
-        prefixes = [row[:length].tolist() for row, length in zip(drawn, lengths, strict=True)]
-        prefixes[1] = [*prefixes[1][:7], END, *prefixes[1][8:]] if lengths[1] > 8 else prefixes[1]
-        found = []
-        for quick in (native(model), fast(model)):
-            limits = torch.full((len(ROWS),), 75)
-            start = start_rows(range(len(ROWS)), SYMBOLS, max_lengths=limits, prefixes=prefixes)
-            outputs = dict(search(quick.chunked_step, (start, quick.session(*sources(ROWS)))))
-            found.append([outputs[number][0] for number in range(len(ROWS))])
-        for own, expected in zip(*found, strict=True):
-            assert own.tokens == expected.tokens and own.finished == expected.finished
-            assert own.log_probability == pytest.approx(expected.log_probability, rel=1e-4)
+    prefixes = [row[:length].tolist() for row, length in zip(drawn, lengths, strict=True)]
+    prefixes[2][6:7] = [END]
+    limits = torch.tensor([75, 75, 75, 9])
+
+    def made(numbers: list[int], begins: list[list[int]]) -> SearchState:
+        options: Any = {"max_lengths": limits[numbers], "prefixes": begins}
+        return start_rows(numbers, SYMBOLS, **options) if width is None else start_beam(
+            numbers, SYMBOLS, width=width, nbest=width, **options
+        )  # fmt: skip
+
+    def outputs(quick: Any, step: ChunkedStep) -> dict[int, list[Hypothesis]]:
+        queue = list(range(len(ROWS)))
+
+        def refill(free: int) -> StatePair | None:
+            numbers = [queue.pop(0) for _ in range(min(free, len(queue)))]
+            if not numbers:
+                return None
+            begins = [prefixes[number] for number in numbers]
+            return made(numbers, begins), quick.session(*sources([ROWS[number] for number in numbers]))
+
+        first = refill(capacity)
+        assert first is not None
+        return dict(search(step, first, refill, capacity=capacity))
+
+    def single(tokens: Any, state: Any, reduce: Any) -> Any:
+        """A step of one token, whatever may be done ahead."""
+        return reference.chunked_step(tokens, state, lambda log_p, rows: reduce(log_p, rows))
+
+    quick, reference = native(model), fast(model)
+    found, expected = outputs(quick, quick.chunked_step), outputs(reference, single)
+    for number in range(len(ROWS)):
+        assert [one.tokens for one in found[number]] == [one.tokens for one in expected[number]]
+        assert [one.finished for one in found[number]] == [one.finished for one in expected[number]]
+        for own, other in zip(found[number], expected[number], strict=True):
+            assert own.log_probability == pytest.approx(other.log_probability, rel=1e-4)
+            assert own.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize(
