@@ -197,7 +197,7 @@ async def _continue(
                 answer = StreamAnswer(**output._asdict(), model=model.name, policy=body.policy, lag=lag)
                 return output, json_response(answer)
 
-            output, response = await off_loop(complete)
+            output, response = complete() if finished else await off_loop(complete)
     except SourceChangedError as error:
         raise ApiError(409, f"{error.what}: start again without committed, unstable and cursor") from error
     except ConfigError as error:
