@@ -133,7 +133,7 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
 
 @needs_readme
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 100
 
 
 @needs_readme

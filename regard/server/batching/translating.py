@@ -66,7 +66,7 @@ class Translating:
         return await self.served.run_serial(work)
 
     async def aligner(self) -> Aligner | None:
-        """Return the attention that aligns words, None if there is none. The first call measures it: some seconds."""
+        """Return the attention that aligns words; None without attention to the source. Slow at the first call."""
         inspector = self.served.inspector
         if inspector is None:
             return None
