@@ -50,13 +50,14 @@ def evaluate_speech_streams(
     lags = request.lags(policy, SOUND_LAG)
     engine = opening.pop("engine", None)
     refuse_with_streaming(engine=engine)
+    recordings, references = _test_data(files, translated=translation is not None)
     model: Any = open_predictor(run.path, **opening)
     search = model.adjusted({name: value for name, value in search_options.items() if value is not None})
     streams = _Streams(run, model, policy, request.step, search, opening["checkpoint"])
     if translation is None:
-        _print(_word_errors(streams, lags, _recordings(files)), as_json=as_json)
+        _print(_word_errors(streams, lags, recordings), as_json=as_json)
         return
-    scores = _translations(streams, lags, files, translation, names)
+    scores = _translations(streams, lags, recordings, references, translation, names)
     if request.log is not None:
         write_logs(scores, request.log)
     _print_translations(scores, as_json=as_json)
@@ -93,20 +94,12 @@ def _word_errors(streams: _Streams, lags: Sequence[int], recordings: Sequence[Ut
 
 
 def _translations(
-    streams: _Streams, lags: Sequence[int], files: Sequence[Path], translation: SpokenTranslation,
-    names: list[str] | None,
+    streams: _Streams, lags: Sequence[int], recordings: Sequence[Utterance], references: Sequence[str],
+    translation: SpokenTranslation, names: list[str] | None,
 ) -> list[SpokenScore]:  # fmt: skip
-    from regard.data.text_files import read_lines
     from regard.inspection.spoken_scores import score_spoken_translation
     from regard.tasks.evaluation import require_metrics
 
-    if len(files) < 2:
-        help = "regard evaluate RUN test.jsonl test.de --streaming --translate RUN"
-        raise ConfigError("a file with a translation of each recording is required", where="--translate", help=help)
-    recordings, references = _recordings(files[:-1]), [line.strip() for line in read_lines(files[-1])]
-    if len(recordings) != len(references):
-        counts = f"{pluralize(len(recordings), 'recording')}, {pluralize(len(references), 'line')}"
-        raise DataError("each recording requires one translation", where=str(files[-1]), why=counts)
     run, translator = translation.open()
     metrics, config = require_metrics(run, names), run.config
     language = config.data.target_language  # type: ignore[attr-defined]
@@ -119,6 +112,22 @@ def _translations(
                 )
             )  # fmt: skip
     return scores
+
+
+def _test_data(files: Sequence[Path], *, translated: bool) -> tuple[list[Utterance], list[str]]:
+    """Return the recordings, and their translations from the last file if they are ``translated``."""
+    from regard.data.text_files import read_lines
+
+    if not translated:
+        return _recordings(files), []
+    if len(files) < 2:
+        help = "regard evaluate RUN test.jsonl test.de --streaming --translate RUN"
+        raise ConfigError("a file with a translation of each recording is required", where="--translate", help=help)
+    recordings, references = _recordings(files[:-1]), [line.strip() for line in read_lines(files[-1])]
+    if len(recordings) != len(references):
+        counts = f"{pluralize(len(recordings), 'recording')}, {pluralize(len(references), 'line')}"
+        raise DataError("each recording requires one translation", where=str(files[-1]), why=counts)
+    return recordings, references
 
 
 def _recordings(files: Sequence[Path]) -> list[Utterance]:

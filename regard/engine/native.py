@@ -40,7 +40,9 @@ from regard.native.runner import Runner
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
-ROWS_PER_THREAD = 256  # rows of one encoder call, whose records fit into the thread's cache
+ROWS_PER_THREAD = (
+    256  # rows of a call that reads several tokens of each sentence, whose records fit into the thread's cache
+)
 MAX_STEPS = 32  # tokens that are decoded in one call, before other sentences may enter
 
 
@@ -178,7 +180,7 @@ class NativeEncoderDecoder:
         ahead, beam = 1, isinstance(reduce, BestTypes) and reduce.beam is not None
         if isinstance(reduce, BestTypes) and len(tokens) and self._can_run_ahead(reduce, session):
             ahead = min(reduce.ahead, session.history.shape[2] - last, MAX_STEPS)
-            known = 0 if beam else min(ahead, reduce.known())
+            known = 0 if beam else min(ahead, reduce.known(), self._piece(len(tokens)))
             if known > 1:
                 return self._read_known(tokens, session, reduce, known), known
         self._prepare(tokens[:, None], session, last + ahead)
@@ -215,16 +217,25 @@ class NativeEncoderDecoder:
         rows, length = len(targets), max(map(len, targets)) + 1
         session = self.session(source, span).reserved(length)
         read = [[BEGIN, *target, *[UNKNOWN] * (length - 1 - len(target))] for target in targets]
-        longest, columns = max(length, session.source_length), source.shape[1]
-        weights = torch.zeros(1, rows * length, self.read[layer].heads, filled(longest))
-        with self._lock:
-            self._prepare(torch.tensor(read), session, length)
-            self.runner.batch.observed, self.runner.batch.observed_layer = weights, layer
-            cuts = range(0, rows * length + 1, length)
-            self.head.run(lambda log_p, rows: (), rows * length, longest, every=length, cuts=cuts)
-        # The kernels know the longest source, which may be shorter than the padded ones.
-        observed = pad(weights[0], (0, max(columns - weights.shape[-1], 0)))[..., :columns]
-        return observed.unflatten(0, (rows, length)).transpose(1, 2)
+        columns, parts, end = source.shape[1], list[Tensor](), 0
+        for tokens in torch.tensor(read).split(self._piece(rows), 1):
+            steps, end = tokens.shape[1], end + tokens.shape[1]
+            longest = max(end, session.source_length)
+            weights = torch.zeros(1, rows * steps, self.read[layer].heads, filled(longest))
+            with self._lock:
+                self._prepare(tokens, session, end)
+                self.runner.batch.observed, self.runner.batch.observed_layer = weights, layer
+                cuts = range(0, rows * steps + 1, steps)
+                self.head.run(lambda log_p, rows: (), rows * steps, longest, every=steps, cuts=cuts)
+            session.prepared.time += steps
+            # The kernels know the longest source, which may be shorter than the padded ones.
+            observed = pad(weights[0], (0, max(columns - weights.shape[-1], 0)))[..., :columns]
+            parts.append(observed.unflatten(0, (rows, steps)))
+        return torch.cat(parts, 1).transpose(1, 2)
+
+    def _piece(self, rows: int) -> int:
+        """Return the number of tokens of each row that are read in one call, which keeps its records small."""
+        return max(ROWS_PER_THREAD * self.runner.threads // max(rows, 1), 1)
 
     def _prepare(self, tokens: Int[Tensor, "rows length"], session: FastSession, times: int) -> None:
         """Set the rows of the next call, which reads these tokens of each row, and ends before ``times``."""

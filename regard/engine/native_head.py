@@ -38,9 +38,7 @@ class NativeHead:
         self.runner.run(rows, longest, cuts)
         return reduce(log_p[:, : self.types], slice(0, results))
 
-    def log_probabilities(
-        self, types: Tensor, longest: int, *, cuts: Sequence[int] | None = None
-    ) -> Tensor:  # fmt: skip
+    def log_probabilities(self, types: Tensor, longest: int, *, cuts: Sequence[int]) -> Tensor:
         """Return the log-probability of a type of each row, at least the lowest finite number.
 
         ``types``: (rows,). ``longest``, ``cuts``: as in ``run``.

@@ -26,7 +26,7 @@ class FrameInput(Input):
     ``subsample`` 2, 4 or 8: the frames first pass one to three convolutions with kernel 3, stride 2 and padding 1, and
     max(0, ·) (Dong et al. 2018, §3.1, in one dimension). Each has ⌈length / 2⌉ outputs. Output j is valid if
     input 2j is, and padding is set to 0 before and after each convolution: its bias would turn zeros into other
-    numbers. Cost: 3 · channels · width / 2 + 3 · width² / 4 multiply-adds per frame.
+    numbers. Cost: 3 · channels · width / 2 multiply-adds per frame; the others 3 · width² / 4 and / 8.
     """
 
     def __init__(self, channels: int, width: int, *, subsample: int = 1) -> None:

@@ -173,7 +173,7 @@ class _BeamState(SearchState):
 
         They are read by one hypothesis for each sentence; the step of the last token makes ``width`` of it.
         """
-        if self._tokens.shape[1] > 1 or self.watch is not None:
+        if self._tokens.shape[1] > 1 or self.watch is not None or not any(self._prefixes):
             return 0
         rest = zip(self._max_lengths, self._position.tolist(), strict=True)
         least = min((limit - position for limit, position in rest), default=1)

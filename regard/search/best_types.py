@@ -58,9 +58,8 @@ class BestTypes:
 
     def known(self) -> int:
         """Return the number of the next steps whose types are forced on all rows; the last type may be ``end``."""
-        shared = min(map(len, self.forced), default=0)
         ends = (types.index(self.end) + 1 for types in self.forced if self.end in types)
-        return min(shared, *ends, shared)
+        return min([*map(len, self.forced), *ends], default=0)
 
     @staticmethod
     def force(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard.engine import native as engine
 from regard.search.batch_search import search
 from regard.search.beam import start_beam
 from regard.search.best_types import BestTypes
@@ -95,6 +96,32 @@ def test_a_search_with_prefixes_is_that_of_single_steps(
         for own, other in zip(found[number], expected[number], strict=True):
             assert own.log_probability == pytest.approx(other.log_probability, rel=1e-4)
             assert own.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-3, abs=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rows_of_a_call", [1, 4, 13])
+def test_long_rows_are_read_in_pieces(rows_of_a_call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a call is bounded, and the numbers are the same."""
+    quick, targets = native(model_of(SHAPES["newer"], dtype=torch.float32)), [[9, 4, 17, 5] * 5, [5], [], [7, 8]]
+    drawn = torch.randint(4, TYPES, (4, 9), generator=torch.Generator().manual_seed(2))
+    start = torch.full((4, 1), BEGIN)
+    wanted = BestTypes(1, SYMBOLS.suppressed, drawn.tolist(), ahead=9)
+    expected = quick.attention(*sources(ROWS), targets, 1)
+    (whole, _), _ = quick.chunked_step(start, quick.session(*sources(ROWS)), wanted)
+    monkeypatch.setattr(engine, "ROWS_PER_THREAD", rows_of_a_call)
+    sizes, run = list[int](), quick.runner.run
+
+    def counted(rows: int, *arguments: Any, **options: Any) -> int:
+        sizes.append(rows)
+        return run(rows, *arguments, **options)
+
+    monkeypatch.setattr(quick.runner, "run", counted)
+    weights = quick.attention(*sources(ROWS), targets, 1)
+    for row, target in enumerate(targets):
+        torch.testing.assert_close(weights[row, :, : len(target) + 1], expected[row, :, : len(target) + 1])
+    (part, _), _ = quick.chunked_step(start, quick.session(*sources(ROWS)), wanted)
+    torch.testing.assert_close(part, whole[:, : part.shape[1]])
+    assert max(sizes) <= max(rows_of_a_call, 4)  # one token of each row at least
 
 
 @pytest.mark.parametrize(

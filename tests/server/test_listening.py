@@ -161,6 +161,8 @@ WRONG: list[tuple[list[Any], str]] = [
     (['{"translate": "small", "translate_policy": "alignatt"}'], "alignatt"),
     (['{"translate": "small", "translate_lag": 0}'], "lag of at least 1"),
     (['{"translate_policy": "wait"}'], "translate_policy"),
+    (['{"translate_policy": "wait-k"}'], "require translate"),
+    (['{"translate_lag": 2}'], "require translate"),
     ([json.dumps({"rate": RATE}), '{"final": false}'], "send sound"),
     ([json.dumps({"rate": RATE}), b"\x00\x00", '{"rate": 8000}'], "send sound"),
 ]

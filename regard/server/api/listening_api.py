@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, WebSocket
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect
 
@@ -58,9 +58,15 @@ class ListenSettings(BaseModel):
     longest: float = SegmentOptions.longest
     model: str | None = Field(None, description="Name of the recognizer; left out: the first.")
     translate: str | None = Field(None, description="Name of a translation model for the committed words.")
-    translate_policy: PolicyName = DEFAULT_POLICY
+    translate_policy: PolicyName | None = Field(None, description="Its policy; left out: local-agreement.")
     translate_lag: int | None = Field(None, ge=0, le=LARGEST_LAG, description="In recognized words.")
     key: str | None = Field(None, description="API key, for browsers, which cannot send the header Authorization.")
+
+    @model_validator(mode="after")
+    def _check_translation(self) -> ListenSettings:
+        if self.translate is None and (self.translate_policy, self.translate_lag) != (None, None):
+            raise ValueError("translate_policy and translate_lag require translate")
+        return self
 
 
 def router(service: Service) -> APIRouter:
@@ -207,7 +213,7 @@ async def _open(service: Service, socket: WebSocket, settings: ListenSettings) -
 
 
 async def _translation(service: Service, settings: ListenSettings, name: str) -> _Translation:
-    model, policy = service.models.translator(name), settings.translate_policy
+    model, policy = service.models.translator(name), settings.translate_policy or DEFAULT_POLICY
     translator, _ = await model.served.wait_until_loaded(service.settings.seconds)
     lag = settings.translate_lag
     alignment = await model.aligner() if POLICIES[policy].needs_attention else None
