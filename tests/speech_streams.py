@@ -13,7 +13,6 @@ import torch
 
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.inference.policies import make_policy
 from regard.models.build import build_recognizer
 from regard.runs.config import load_config
 from regard.tasks.recognition.attention_head import SpeechHead
@@ -23,6 +22,7 @@ from regard.tasks.recognition.recognizer import Recognizer
 from regard.tasks.recognition.streaming import SegmentOptions, SpeechOutput, StreamingRecognizer
 
 from .speech import RATE, spoken
+from .streams import titled_policy
 
 Sound = npt.NDArray[np.float32]
 
@@ -44,7 +44,7 @@ MODELS: dict[str, tuple[int, dict[str, Any], dict[str, Any], dict[str, Any]]] = 
     "attention": (8, {"kind": "character"}, {"ctc": 0}, {}),
     "recurrent": (1, BPE, {"decoder": {"kind": "recurrent", "layers": 1}}, {}),
 }
-POLICIES = [("local-agreement", 1), ("local-agreement", 2), ("alignatt", 20)]
+POLICIES = [("local-agreement", 1), ("local-agreement", 2), ("local-agreement of 3", 1), ("alignatt", 20)]
 CASES = [
     (name, policy, lag)
     for name, (_, _, model, _) in MODELS.items()
@@ -86,7 +86,7 @@ def streaming(
     needs = policy == "alignatt"
     head = SpeechHead("decoder.0.source", 0, 1, 0.0, 1)
     return StreamingRecognizer(
-        model, make_policy(policy, lag), SegmentOptions(**options), alignment=head if needs else None
+        model, titled_policy(policy, lag), SegmentOptions(**options), alignment=head if needs else None
     )
 
 

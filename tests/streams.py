@@ -11,7 +11,7 @@ import torch
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.inference.policies import make_policy
+from regard.inference.policies import Policy, make_policy
 from regard.inference.text_stream import StreamOutput
 from regard.inspection.aligner import Aligner
 from regard.models.build import build
@@ -36,6 +36,8 @@ POLICIES = [
     ("wait-k", 3),
     ("local-agreement", 1),
     ("local-agreement", 3),
+    ("local-agreement of 3", 1),
+    ("local-agreement of 4", 2),
     ("alignatt", 0),
     ("alignatt", 2),
 ]
@@ -61,9 +63,20 @@ def translator(
     )  # fmt: skip
 
 
+def policy_settings(title: str, lag: int) -> dict[str, Any]:
+    """Return the settings of a policy, whose title may have a number of hypotheses that agree."""
+    name, _, agree = title.partition(" of ")
+    return {"policy": name, "lag": lag} | ({"agree": int(agree)} if agree else {})
+
+
+def titled_policy(title: str, lag: int) -> Policy:
+    own = policy_settings(title, lag)
+    return make_policy(own["policy"], lag, agree=own.get("agree"))
+
+
 def streaming(model: Translator, name: Any, lag: int, **options: Any) -> StreamingTranslator:
     attention = next(known for known in model.attention([4], [4]) if known.endswith("source"))
-    return StreamingTranslator(model, make_policy(name, lag), alignment=Aligner(attention, 0, 1, None, 0), **options)
+    return StreamingTranslator(model, titled_policy(name, lag), alignment=Aligner(attention, 0, 1, None, 0), **options)
 
 
 def stream(model: StreamingTranslator, text: str, ends: Sequence[int]) -> list[StreamOutput]:

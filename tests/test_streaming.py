@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from copy import copy
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -16,10 +17,10 @@ from regard.inference.policies import Draft, make_policy
 from regard.inference.run_search import run_search
 from regard.inference.search_model import SearchInput
 from regard.inference.streamed import Streamed, stream_texts
-from regard.inference.text_stream import StreamInput, StreamOutput, complete_words, cursor_of, read_cursor
+from regard.inference.text_stream import StreamInput, StreamOutput, complete_words, counts_of, cursor_of, read_cursor
 from regard.search.contract import Hypothesis
 from regard.tasks.translation.streaming import StreamingTranslator
-from tests.streams import MODELS, POLICIES, stream, streaming, translator
+from tests.streams import MODELS, POLICIES, stream, streaming, titled_policy, translator
 
 SOURCE = "ab cab  b bca abba acab"
 
@@ -173,6 +174,10 @@ def test_options_that_contradict_a_stream_are_refused() -> None:
         ("local-agreement", 1, 4, Draft(["a", "b"], 0, False, ["a", "b"]), 1),  # b may grow
         ("local-agreement", 1, 4, Draft(["a", "b"], 0, True, []), 0),
         ("local-agreement", 1, 4, Draft(["a", "x"], 1, True, ["a", "b"]), 1),
+        ("local-agreement of 3", 1, 4, Draft(["a", "b", "c"], 0, True, ["a", "b", "c"], (), [1]), 1),
+        ("local-agreement of 3", 1, 4, Draft(["a", "x"], 0, True, ["a", "b"], (), [2]), 1),
+        ("local-agreement of 3", 1, 4, Draft(["a", "b"], 0, True, ["a", "b"]), 0),  # a third one is missing
+        ("local-agreement of 4", 1, 4, Draft(["a", "b", "c"], 0, True, ["a", "b", "c"], (), [3, 2]), 2),
         ("alignatt", 2, 5, Draft(["a", "b", "c"], 0, True, (), [1, 3, 4]), 2),  # c attends to word 4 > 5 − 2
         ("alignatt", 2, 5, Draft(["a", "b", "c"], 0, True, (), [4, 1, 1]), 0),  # words after a waiting one wait
         ("alignatt", 2, 5, Draft(["a", "b", "c"], 1, True, (), [5, 1, 1]), 3),  # what is committed stays
@@ -180,7 +185,56 @@ def test_options_that_contradict_a_stream_are_refused() -> None:
     ],
 )
 def test_policies_on_paper(policy: Any, lag: int, read: int, draft: Draft, count: int) -> None:
-    assert make_policy(policy, lag).commit(draft, read) == count
+    assert titled_policy(policy, lag).commit(draft, read) == count
+
+
+@pytest.mark.parametrize("agree", range(2, 9))
+def test_local_agreement_commits_the_common_prefix_of_the_last_hypotheses(agree: int) -> None:
+    draws, policy, changes = random.Random(agree), make_policy("local-agreement", 1, agree=agree), 0
+    for _ in range(200):
+        hypotheses, committed, agreed = list[list[str]](), 0, ()
+        for _ in range(12):
+            before = hypotheses[-1] if hypotheses else []
+            kept = before[: max(committed, len(before) - draws.choice([0, 0, 0, 1, 2]))]
+            words = kept + [draws.choice("ab") for _ in range(draws.randint(0, 2))]
+            ended = draws.random() < 0.3
+            draft = Draft(words, committed, ended, before, (), agreed)
+            hypotheses.append(words)
+            complete = len(words) - (not ended)
+            last = [*[[]] * agree, *hypotheses][-agree:]
+            common = [*takewhile(lambda column: len({*column}) == 1, zip(*last, strict=False))]
+            expected = max(committed, min(len(common), complete))
+            count = policy.commit(draft, 0)
+            assert count == expected
+            changes += count > committed
+            committed, agreed = count, policy.agreed(draft)
+            assert len(agreed) == agree - 2
+    assert changes > 50
+
+
+def test_settings_of_local_agreement_are_checked() -> None:
+    for agree in (1, 9):
+        with pytest.raises(ConfigError, match="compares 2 to 8 hypotheses"):
+            make_policy("local-agreement", 1, agree=agree)
+    for name in ("wait-k", "alignatt"):
+        with pytest.raises(ConfigError, match="does not compare"):
+            make_policy(name, 2, agree=2)  # type: ignore[arg-type]
+
+
+def test_a_cursor_carries_counts_that_do_no_harm() -> None:
+    runner = streaming(translator(), "local-agreement of 4", 1)
+    outputs = stream(runner, SOURCE, [end for end, letter in enumerate(SOURCE, 1) if letter == " "])
+    assert all(counts_of(output.cursor) for output in outputs[:-1])
+    third = outputs[2]
+    for cursor in ("-999999-999999", "-999999-999999-999999-999999-999999-999999", "-0", ""):
+        base = "-".join(third.cursor.split("-")[:2])
+        (answer,) = runner.advance(
+            [StreamInput("ab cab  b bca ", third.committed, third.unstable, cursor=base + cursor)]
+        )
+        assert answer.committed.startswith(third.committed)
+    for cursor in ("-", "-x", "--1", "-1-1-1-1-1-1-1", "-9999999", "-１"):
+        with pytest.raises(SourceChangedError, match="cursor"):
+            runner.advance([StreamInput("ab cab ", cursor=cursor_of(["ab", "cab"]) + cursor)])
 
 
 def test_alignatt_follows_the_given_head() -> None:

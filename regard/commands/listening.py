@@ -15,7 +15,7 @@ import typer
 from regard.commands.incoming_lines import open_incoming
 from regard.commands.setting_options import SharedOption
 from regard.commands.spoken_translation import TRANSLATION_OPTIONS, SpokenTranslation
-from regard.commands.streaming import PANEL, refuse_with_streaming, require_streaming
+from regard.commands.streaming import PANEL, Agree, refuse_with_streaming, require_streaming
 from regard.config.stream_settings import PolicyName
 from regard.core.wording import pluralize
 from regard.errors import ConfigError
@@ -99,17 +99,21 @@ class ListeningRequest(NamedTuple):
     raw: int | None = None
     policy: PolicyName | None = None
     lag: int | None = None
+    agree: int | None = None
     step: float | None = None
     silence: float | None = None
     longest: float | None = None
     translate: Path | None = None
     translate_policy: PolicyName | None = None
     translate_lag: int | None = None
+    translate_agree: int | None = None
 
     @property
     def translation(self) -> SpokenTranslation | None:
         """The requested translation. ConfigError for options that contradict each other."""
-        return SpokenTranslation.requested(self.translate, self.translate_policy, self.translate_lag)
+        return SpokenTranslation.requested(
+            self.translate, self.translate_policy, self.translate_lag, self.translate_agree
+        )
 
     def check(self, **options: Any) -> None:
         """Raise ConfigError for options that contradict each other; ``options``: those that streaming excludes."""
@@ -127,6 +131,7 @@ LISTENING_OPTIONS = {
     "raw": SharedOption(Raw),
     "policy": SharedOption(PolicyOption),
     "lag": SharedOption(Lag),
+    "agree": SharedOption(Agree),
     "step": SharedOption(Step),
     "silence": SharedOption(Silence),
     "longest": SharedOption(Longest),
@@ -158,8 +163,8 @@ def listen(
     lengths = {"step": request.step, "silence": request.silence, "longest": request.longest}
     options = SegmentOptions(**{name: value for name, value in lengths.items() if value is not None})
     streaming = open_streaming(
-        RunFolder.open(run), model, request.policy, request.lag, options=options, search=model.adjusted(settings),
-        checkpoint=checkpoint,
+        RunFolder.open(run), model, request.policy, request.lag, agree=request.agree, options=options,
+        search=model.adjusted(settings), checkpoint=checkpoint,
     )  # fmt: skip
     assert request.raw is not None
     steps = _steps(streaming, None if str(files[0]) == "-" else files[0], request.raw)

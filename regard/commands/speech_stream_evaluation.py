@@ -53,7 +53,7 @@ def evaluate_speech_streams(
     recordings, references = _test_data(files, translated=translation is not None)
     model: Any = open_predictor(run.path, **opening)
     search = model.adjusted({name: value for name, value in search_options.items() if value is not None})
-    streams = _Streams(run, model, policy, request.step, search, opening["checkpoint"])
+    streams = _Streams(run, model, policy, request.agree, request.step, search, opening["checkpoint"])
     if translation is None:
         _print(_word_errors(streams, lags, recordings), as_json=as_json)
         return
@@ -69,6 +69,7 @@ class _Streams(NamedTuple):
     run: RunFolder
     model: Any
     policy: PolicyName
+    agree: int | None
     step: float | None
     search: Any
     checkpoint: str | None
@@ -79,7 +80,8 @@ class _Streams(NamedTuple):
 
         options = SegmentOptions() if self.step is None else SegmentOptions(step=self.step)
         return open_streaming(
-            self.run, self.model, self.policy, lag, options=options, search=self.search, checkpoint=self.checkpoint
+            self.run, self.model, self.policy, lag, agree=self.agree, options=options, search=self.search,
+            checkpoint=self.checkpoint,
         )  # fmt: skip
 
 

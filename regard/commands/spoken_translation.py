@@ -9,7 +9,7 @@ import typer
 
 from regard.commands.setting_options import SharedOption
 from regard.commands.streaming import PANEL
-from regard.config.stream_settings import PolicyName
+from regard.config.stream_settings import MOST_AGREE, PolicyName
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,10 +46,23 @@ TranslateLag = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+TranslateAgree = Annotated[
+    int | None,
+    typer.Option(
+        "--translate-agree",
+        min=2,
+        max=MOST_AGREE,
+        metavar="N",
+        help="Of its local-agreement: commit words in which the last N hypotheses agree.",
+        show_default="2",
+        rich_help_panel=PANEL,
+    ),
+]
 TRANSLATION_OPTIONS = {
     "translate": SharedOption(Translate),
     "translate_policy": SharedOption(TranslatePolicy),
     "translate_lag": SharedOption(TranslateLag),
+    "translate_agree": SharedOption(TranslateAgree),
 }
 
 
@@ -59,13 +72,16 @@ class SpokenTranslation(NamedTuple):
     run: Path
     policy: PolicyName | None = None
     lag: int | None = None
+    agree: int | None = None
 
     @classmethod
-    def requested(cls, run: Path | None, policy: PolicyName | None, lag: int | None) -> SpokenTranslation | None:
+    def requested(
+        cls, run: Path | None, policy: PolicyName | None, lag: int | None, agree: int | None
+    ) -> SpokenTranslation | None:
         """Return the request; None without a run. ConfigError for options that require one."""
         if run is not None:
-            return cls(run, policy, lag)
-        for name, value in (("policy", policy), ("lag", lag)):
+            return cls(run, policy, lag, agree)
+        for name, value in (("policy", policy), ("lag", lag), ("agree", agree)):
             if value is not None:
                 raise ConfigError(
                     "this option requires --translate", where=f"--translate-{name}", help="add --translate RUN"
@@ -80,4 +96,4 @@ class SpokenTranslation(NamedTuple):
 
         run = RunFolder.open(self.run)
         require_task(run, "translation")
-        return run, open_stream(run, load(self.run), StreamSettings(self.policy, self.lag))
+        return run, open_stream(run, load(self.run), StreamSettings(self.policy, self.lag, agree=self.agree))

@@ -15,7 +15,7 @@ from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
 from regard.commands.setting_options import SharedOption
 from regard.commands.spoken_translation import TRANSLATION_OPTIONS, SpokenTranslation
-from regard.commands.streaming import PANEL, PolicyOption, refuse_with_streaming
+from regard.commands.streaming import PANEL, Agree, PolicyOption, refuse_with_streaming
 from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, RATE, PolicyName
 from regard.errors import ConfigError
 
@@ -105,6 +105,7 @@ class StreamEvaluationRequest(NamedTuple):
     streaming: bool = False
     policy: PolicyName | None = None
     lag: str | None = None
+    agree: int | None = None
     rate: float = RATE
     together: int = 1
     log: Path | None = None
@@ -113,11 +114,14 @@ class StreamEvaluationRequest(NamedTuple):
     translate: Path | None = None
     translate_policy: PolicyName | None = None
     translate_lag: int | None = None
+    translate_agree: int | None = None
 
     @property
     def translation(self) -> SpokenTranslation | None:
         """The requested translation of recognized words. ConfigError for options that contradict each other."""
-        return SpokenTranslation.requested(self.translate, self.translate_policy, self.translate_lag)
+        return SpokenTranslation.requested(
+            self.translate, self.translate_policy, self.translate_lag, self.translate_agree
+        )
 
     def lags(self, policy: PolicyName, defaults: Mapping[PolicyName, int] = DEFAULT_LAG) -> list[int]:
         """Return the requested lags. ConfigError for a text that is no list of lags."""
@@ -134,6 +138,7 @@ STREAM_EVALUATION = {
     "streaming": SharedOption(Streaming, False),
     "policy": SharedOption(PolicyOption),
     "lag": SharedOption(Lags),
+    "agree": SharedOption(Agree),
     "rate": SharedOption(Rate, RATE),
     "together": SharedOption(Together, 1),
     "log": SharedOption(Log),
@@ -165,6 +170,7 @@ def evaluate_streams(
     require_task(run, "translation")
     refuse_with_streaming(step=request.step, translate=request.translate)
     refuse_with_streaming(translate_policy=request.translate_policy, translate_lag=request.translate_lag is not None)
+    refuse_with_streaming(translate_agree=request.translate_agree)
     metrics = require_metrics(run, names)
     if request.curve is not None:
         require_drawing("--curve")
@@ -196,7 +202,8 @@ def _scores(
 
     scores = []
     for lag in lags:
-        options = StreamSettings(policy, lag, splits=False)
+        agree = request.agree if request.policy or policy == DEFAULT_POLICY else None  # of all policies, it has one
+        options = StreamSettings(policy, lag, splits=False, agree=agree)
         try:
             model = open_stream(run, test.model, options, search=search, checkpoint=checkpoint)
         except ConfigError as error:
@@ -216,7 +223,8 @@ def write_logs(scores: Sequence[StreamScore | SpokenScore], path: Path) -> None:
     from regard.metrics.latency import write_instances
 
     for score in scores:
-        own = path if len(scores) == 1 else path.with_name(f"{path.stem}.{score.policy}-{score.lag}{path.suffix}")
+        policy = score.policy.replace(" ", "-")
+        own = path if len(scores) == 1 else path.with_name(f"{path.stem}.{policy}-{score.lag}{path.suffix}")
         write_instances(score.instances, own)
         typer.echo(f"wrote {own}", err=True)
 

@@ -14,7 +14,7 @@ from regard.commands.bulk import Bulk
 from regard.commands.incoming_words import open_words
 from regard.commands.output import printable
 from regard.commands.setting_options import SharedOption
-from regard.config.stream_settings import PolicyName
+from regard.config.stream_settings import MOST_AGREE, PolicyName
 from regard.core.wording import pluralize
 from regard.errors import ConfigError
 
@@ -51,6 +51,18 @@ Lag = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Agree = Annotated[
+    int | None,
+    typer.Option(
+        "--agree",
+        min=2,
+        max=MOST_AGREE,
+        metavar="N",
+        help="Of local-agreement: commit words in which the last N hypotheses agree. 3 makes fewer errors, and waits.",
+        show_default="2",
+        rich_help_panel=PANEL,
+    ),
+]
 Revise = Annotated[
     bool,
     typer.Option(
@@ -67,6 +79,7 @@ class StreamRequest(NamedTuple):
     streaming: bool = False
     policy: PolicyName | None = None
     lag: int | None = None
+    agree: int | None = None
     revise: bool = False
 
 
@@ -74,6 +87,7 @@ STREAM_OPTIONS = {
     "streaming": SharedOption(Streaming, False),
     "policy": SharedOption(PolicyOption),
     "lag": SharedOption(Lag),
+    "agree": SharedOption(Agree),
     "revise": SharedOption(Revise, False),
 }
 

@@ -170,7 +170,7 @@ def _stream(
     if len(files or []) > 1:
         raise ConfigError("--streaming reads one file, or standard input", where="FILE")
     model = open_model(run, **opening)
-    options = StreamSettings(stream.policy, stream.lag)
+    options = StreamSettings(stream.policy, stream.lag, agree=stream.agree)
     search = search_settings(model.search, **requested)
     streaming = open_stream(RunFolder.open(run), model, options, search=search, checkpoint=opening["checkpoint"])
     file = next((file for file in files or [] if str(file) != "-"), None)

@@ -6,6 +6,8 @@ from typing import Literal
 
 PolicyName = Literal["wait-k", "local-agreement", "alignatt"]
 DEFAULT_POLICY: PolicyName = "local-agreement"
+DEFAULT_AGREE = 2  # hypotheses of local agreement (Liu et al. 2020)
+MOST_AGREE = 8  # a cursor has a count for each hypothesis
 RATE = 3.0  # source words per second, as in speech, for latency in milliseconds
 DEFAULT_LAG: dict[PolicyName, int] = {"wait-k": 5, "local-agreement": 1, "alignatt": 2}
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from regard.config.stream_settings import PolicyName
+from regard.config.stream_settings import DEFAULT_AGREE, MOST_AGREE, PolicyName
 from regard.errors import ConfigError
 
 
@@ -20,7 +20,8 @@ class Draft(NamedTuple):
 
     ``words``: all words, those committed earlier first. ``committed``: the number of these. ``ended``: whether the last
     word is complete. ``previous``: the words of the hypothesis before this one. ``attended``: for each word, the number
-    of source units up to the last one that its pieces attend to; () unless the policy requested it.
+    of source units up to the last one that its pieces attend to; () unless the policy requested it. ``agreed``: what
+    ``Policy.agreed`` returned for the hypothesis before this one.
     """
 
     words: Sequence[str]
@@ -28,6 +29,7 @@ class Draft(NamedTuple):
     ended: bool
     previous: Sequence[str] = ()
     attended: Sequence[int] = ()
+    agreed: Sequence[int] = ()
 
     @property
     def complete(self) -> int:
@@ -65,6 +67,15 @@ class Policy(ABC):
         """Return the number of further words that may be committed after ``read`` source units; None: no limit."""
         return None
 
+    @property
+    def title(self) -> str:
+        """The name, with the settings other than the lag if they are not the defaults."""
+        return self.name
+
+    def agreed(self, draft: Draft) -> tuple[int, ...]:
+        """Return the counts that the next draft of this stream must contain."""
+        return ()
+
     @abstractmethod
     def commit(self, draft: Draft, read: int) -> int:
         """Return the number of words to commit in all, at least ``draft.committed``."""
@@ -90,14 +101,29 @@ class WaitK(Policy):
         return max(min(draft.complete, read - self.lag + 1), draft.committed)
 
 
+@dataclass(frozen=True)
 class LocalAgreement(Policy):
-    """Local agreement of two hypotheses (Liu et al. 2020, LA-2): their longest common prefix is committed.
+    """Local agreement (Liu et al. 2020, LA-n): the longest common prefix of the last n hypotheses is committed.
 
-    The lag is the number of source units between two hypotheses. The last word of a hypothesis that has not ended is
-    incomplete.
+    The lag is the number of source units between two hypotheses, and ``agree`` is n. The last word of a hypothesis that
+    has not ended is incomplete. A stream carries n − 2 counts instead of n − 1 hypotheses. Where m hypotheses agree
+    on k words, and the next one agrees with the last of them on j, all m + 1 agree on min(j, k).
     """
 
+    agree: int = DEFAULT_AGREE
     name = "local-agreement"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.agree <= MOST_AGREE:
+            raise ConfigError(
+                f"{self.name} compares 2 to {MOST_AGREE} hypotheses, not {self.agree}", where="agree",
+                help="2 has the shortest lag, 3 fewer errors",
+            )  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        return self.name if self.agree == DEFAULT_AGREE else f"{self.name} of {self.agree}"
 
     @property
     def meaning(self) -> str:
@@ -106,13 +132,21 @@ class LocalAgreement(Policy):
     def reads(self, read: int) -> int:
         return read - read % self.lag
 
+    def agreed(self, draft: Draft) -> tuple[int, ...]:
+        return self._agreement(draft)[:-1]
+
     def commit(self, draft: Draft, read: int) -> int:
+        return max(min(self._agreement(draft)[-1], draft.complete), draft.committed)
+
+    def _agreement(self, draft: Draft) -> tuple[int, ...]:
+        """Return the number of words on which the last 2, 3, …, n hypotheses agree, this one included."""
         count = 0
-        for word, before in zip(draft.words[: draft.complete], draft.previous, strict=False):
+        for word, before in zip(draft.words, draft.previous, strict=False):
             if word != before:
                 break
             count += 1
-        return max(count, draft.committed)
+        missing = self.agree - 2 - len(draft.agreed)  # hypotheses that the stream has not had yet agree on nothing
+        return count, *(min(count, earlier) for earlier in (*draft.agreed, *[0] * missing)[: self.agree - 2])
 
 
 class AlignAtt(Policy):
@@ -140,6 +174,20 @@ class AlignAtt(Policy):
 POLICIES: dict[PolicyName, type[Policy]] = {policy.name: policy for policy in (WaitK, LocalAgreement, AlignAtt)}
 
 
-def make_policy(name: PolicyName, lag: int, unit: str = "source words") -> Policy:
-    """Return the policy of that name; ConfigError for a lag below its minimum. ``unit``: of the lag, for messages."""
-    return POLICIES[name](lag, unit)
+def make_policy(name: PolicyName, lag: int, unit: str = "source words", *, agree: int | None = None) -> Policy:
+    """Return the policy of that name.
+
+    Args:
+        name: of the policy.
+        lag: see the policies.
+        unit: of the source, in the plural, for messages.
+        agree: of local agreement, the number of hypotheses; None for 2.
+
+    Raises:
+        ConfigError: for a lag below its minimum, or ``agree`` with another policy.
+    """
+    if agree is None:
+        return POLICIES[name](lag, unit)
+    if name != LocalAgreement.name:
+        raise ConfigError(f"{name} does not compare hypotheses", where="agree", help="use local-agreement, or omit it")
+    return LocalAgreement(lag, unit, agree)

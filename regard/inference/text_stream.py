@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from regard.config.stream_settings import MOST_AGREE
 from regard.errors import SourceChangedError
 
 WORD = re.compile(r"\S+")
-CURSOR = re.compile(r"[0-9]{1,9}-[0-9a-f]{8}")
+CURSOR = re.compile(f"[0-9]{{1,9}}-[0-9a-f]{{8}}(?:-[0-9]{{1,6}}){{0,{MOST_AGREE - 2}}}")
 
 
 class StreamInput(NamedTuple):
@@ -32,7 +34,8 @@ class StreamOutput(NamedTuple):
     ``committed``: the text that is never taken back; ``new``: its last part, which this request has added.
     ``unstable``: the rest of the present hypothesis. ``final``: whether the output is complete and the stream closed.
     ``rest``: text with which the next stream begins, if the source was closed at the end of a sentence or of the
-    model's context. ``read``: source words that the hypothesis is based on. ``cursor``: these words, in a short form.
+    model's context. ``read``: source words that the hypothesis is based on. ``cursor``: these words in a short form,
+    and the counts that the policy carries.
     """
 
     committed: str
@@ -66,9 +69,15 @@ def text_of_words(text: str, count: int) -> str:
     return text[: ends[count - 1]] if count else ""
 
 
-def cursor_of(words: list[str]) -> str:
-    """Return the number of words and their checksum."""
-    return f"{len(words)}-{crc32(' '.join(words).encode('utf-8', 'surrogatepass')):08x}"
+def cursor_of(words: list[str], agreed: Sequence[int] = ()) -> str:
+    """Return the number of words, their checksum, and the counts that the policy carries."""
+    checksum = crc32(" ".join(words).encode("utf-8", "surrogatepass"))
+    return "-".join([str(len(words)), f"{checksum:08x}", *map(str, agreed)])
+
+
+def counts_of(cursor: str) -> tuple[int, ...]:
+    """Return the counts that the policy carries in a valid cursor."""
+    return tuple(map(int, cursor.split("-")[2:]))
 
 
 def read_cursor(cursor: str, words: list[str]) -> int:
@@ -80,7 +89,7 @@ def read_cursor(cursor: str, words: list[str]) -> int:
             "the cursor of the stream is invalid", where="cursor", help="return the last cursor unchanged, or omit it"
         )
     count = int(cursor.partition("-")[0])
-    if count > len(words) or cursor_of(words[:count]) != cursor:
+    if count > len(words) or cursor_of(words[:count], counts_of(cursor)) != cursor:
         raise SourceChangedError(
             "the beginning of the source has changed",
             where="text",

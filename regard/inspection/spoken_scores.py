@@ -112,7 +112,7 @@ def score_spoken_translation(
         _instance(number, *one) for number, one in enumerate(zip(streamed, recordings, references, strict=True))
     ]
     return SpokenScore(
-        recognizer.policy.name, recognizer.policy.lag, recognizer.options.step, translator.policy.name,
+        recognizer.policy.title, recognizer.policy.lag, recognizer.options.step, translator.policy.title,
         translator.policy.lag, errors.rate, figures, mean_lags(delays), mean_lags(computed),
         (float(np.median(steps)), float(np.percentile(steps, 99))), instances,
     )  # fmt: skip

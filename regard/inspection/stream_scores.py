@@ -86,7 +86,7 @@ def score_streams(
         for number, (one, times) in enumerate(zip(streamed, elapsed, strict=True))
     ]  # fmt: skip
     return StreamScore(
-        model.policy.name, model.policy.lag, {name: test.score(name, outputs).value for name in metrics},
+        model.policy.title, model.policy.lag, {name: test.score(name, outputs).value for name in metrics},
         mean_lags(delays), mean_lags(timed), (float(np.median(steps)), float(np.percentile(steps, 99))),
         sum(one.revisions for one in streamed) / max(len(streamed), 1), degenerate(delays), instances,
     )  # fmt: skip

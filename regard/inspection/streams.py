@@ -17,11 +17,13 @@ class StreamSettings(NamedTuple):
     """Settings of a stream; None for their defaults.
 
     ``policy``: its name. ``lag``: in words, see the policies. ``splits``: complete a sentence when another one begins.
+    ``agree``: of local agreement, the number of hypotheses.
     """
 
     policy: PolicyName | None = None
     lag: int | None = None
     splits: bool = True
+    agree: int | None = None
 
 
 def open_stream(
@@ -46,7 +48,7 @@ def open_stream(
     """
     options = options or StreamSettings()
     name = options.policy or DEFAULT_POLICY
-    policy = make_policy(name, DEFAULT_LAG[name] if options.lag is None else options.lag)
+    policy = make_policy(name, DEFAULT_LAG[name] if options.lag is None else options.lag, agree=options.agree)
     network = translator.without_memory
     alignment = find_aligner(run, network, checkpoint=checkpoint) if POLICIES[name].needs_attention else None
     return StreamingTranslator(translator, policy, search=search, alignment=alignment, splits=options.splits)

@@ -23,7 +23,9 @@ from .conftest import TinyRun
 LINES = "a b c d\n\nh g f\n"
 
 
-@pytest.mark.parametrize("options", [[], ["--policy", "wait-k", "--lag", "2"], ["--policy", "alignatt"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--policy", "wait-k", "--lag", "2"], ["--policy", "alignatt"], ["--agree", "3"]]
+)
 def test_a_stream_has_a_line_for_each_line(regard: Any, tiny_run: TinyRun, options: list[str]) -> None:
     result = regard("translate", tiny_run.path, "--streaming", *options, input=LINES)
     assert result.exit_code == 0
@@ -94,6 +96,9 @@ def test_a_file_is_read_plain_or_packed(regard: Any, tiny_run: TinyRun, tmp_path
         (["--streaming", "--temperature", "1"], "cannot be sampled"),
         (["--streaming", "--policy", "wait-k", "--lag", "0"], "wait-k requires a lag of at least 1"),
         (["--streaming", "--policy", "wait"], "wait-k"),
+        (["--streaming", "--policy", "alignatt", "--agree", "3"], "alignatt does not compare hypotheses"),
+        (["--streaming", "--agree", "1"], "greater than or equal to 2"),
+        (["--agree", "3"], "requires --streaming"),
     ],
 )
 def test_wrong_options_are_named(regard: Any, tiny_run: TinyRun, options: list[str], problem: str) -> None:
@@ -156,6 +161,10 @@ def test_quality_and_lag_of_several_lags(regard: Any, tiny_run: TinyRun, files: 
     assert all(delay == one.source_length for one in instances for delay in one.delays)
     table = regard("evaluate", tiny_run.path, *files, *options).stdout
     assert "LAAL" in table and table.count("wait-k") == 3
+    agreeing = ["--streaming", "--agree", 3, "--lag", "1,2", "--metric", "bleu", "--log", log, "--json"]
+    three, _ = json.loads(regard("evaluate", tiny_run.path, *files, *agreeing).stdout)
+    assert three["policy"] == "local-agreement of 3" and three["words"]["LAAL"] > scores[0]["words"]["LAAL"]
+    assert (tmp_path / "instances.local-agreement-of-3-2.log").exists()
 
 
 @pytest.mark.skipif(not can_draw(), reason="needs matplotlib")

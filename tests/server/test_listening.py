@@ -18,7 +18,6 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from regard.config.stream_settings import PolicyName
 from regard.inference.continued_text import ContinuedSegments
 from regard.server.api.listening_api import _Messages
 from regard.server.batching.jobs import WorkJob
@@ -96,7 +95,7 @@ def heard(ears: Ears, contents: bytes, ends: Sequence[int] = (), **settings: Any
         return received(connection)
 
 
-def in_python(contents: bytes, name: str = "ctc", **options: float) -> list[dict[str, Any]]:
+def in_python(contents: bytes, name: str = "ctc", **options: Any) -> list[dict[str, Any]]:
     samples = np.frombuffer(contents, "<i2").astype(np.float32) / 32768
     return [output.as_dict() for output in listen(streaming(recognizer(name), **options), samples)]
 
@@ -112,6 +111,8 @@ def test_outputs_are_those_of_python(ears: Ears, ends: Sequence[int]) -> None:
 def test_settings_change_steps_and_segments(ears: Ears) -> None:
     contents, lengths = pcm(sound(PARTS)), {"step": 0.3, "silence": 0.4, "longest": 3.0}
     assert heard(ears, contents, **lengths) == in_python(contents, **lengths) != in_python(contents)
+    late = in_python(contents, policy="local-agreement of 3", step=0.2)
+    assert heard(ears, contents, agree=3, step=0.2) == late != in_python(contents, step=0.2)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,10 @@ def test_settings_change_steps_and_segments(ears: Ears) -> None:
         ("local-agreement", 1, {}),
         ("wait-k", 2, {"translate_policy": "wait-k", "translate_lag": 2}),
         ("wait-k", 5, {"translate_policy": "wait-k"}),
+        ("local-agreement of 3", 1, {"translate_agree": 3}),
     ],
 )
-def test_committed_words_are_translated(ears: Ears, policy: PolicyName, lag: int, settings: dict[str, Any]) -> None:
+def test_committed_words_are_translated(ears: Ears, policy: str, lag: int, settings: dict[str, Any]) -> None:
     contents, model = pcm(sound(PARTS)), streaming_text(translator("transformer"), policy, lag)
     text, expected = ContinuedSegments(), []
     for output in in_python(contents):
@@ -163,6 +165,8 @@ WRONG: list[tuple[list[Any], str]] = [
     (['{"translate_policy": "wait"}'], "translate_policy"),
     (['{"translate_policy": "wait-k"}'], "require translate"),
     (['{"translate_lag": 2}'], "require translate"),
+    (['{"translate_agree": 3}'], "require translate"),
+    (['{"agree": 1}'], "agree"),
     ([json.dumps({"rate": RATE}), '{"final": false}'], "send sound"),
     ([json.dumps({"rate": RATE}), b"\x00\x00", '{"rate": 8000}'], "send sound"),
 ]

@@ -25,7 +25,7 @@ from regard.server.batching.jobs import Limits
 from regard.server.batching.served import ServedModel
 from regard.server.keys import KeyStore, add_key
 from regard.server.service import Service
-from tests.streams import POLICIES, stream, streaming, translator
+from tests.streams import POLICIES, policy_settings, stream, streaming, translator
 
 from .conftest import serving
 from .copying import capitals
@@ -147,7 +147,7 @@ def answer_of(answer: dict[str, Any]) -> StreamOutput:
 @pytest.mark.parametrize(("policy", "lag"), POLICIES)
 def test_nothing_is_taken_back_and_the_answers_are_those_of_the_model(server: Streams, policy: Any, lag: int) -> None:
     ends = sorted(random.Random(f"{policy} {lag}").sample(range(1, len(SOURCE)), 6))
-    answers = follow(server, SOURCE, ends, policy=policy, lag=lag)
+    answers = follow(server, SOURCE, ends, **policy_settings(policy, lag))
     committed = ""
     for answer in answers:
         assert answer["committed"] == committed + answer["new"]
@@ -162,7 +162,7 @@ def test_many_streams_at_once_are_as_each_alone(server: Streams) -> None:
         text = TEXTS[number % len(TEXTS)]
         policy, lag = POLICIES[number % len(POLICIES)]
         ends = [end for end, letter in enumerate(text, 1) if letter == " "]
-        return str(follow(server, text, ends, policy=policy, lag=lag)[-1]["committed"])
+        return str(follow(server, text, ends, **policy_settings(policy, lag))[-1]["committed"])
 
     with ThreadPoolExecutor(16) as pool:
         together = list(pool.map(run, range(32)))
@@ -185,12 +185,15 @@ def test_a_source_that_is_taken_back_starts_again(server: Streams) -> None:
         ({"policy": "wait"}, "policy"),
         ({"lag": 1001}, "lag"),
         ({"lag": -1}, "lag"),
+        ({"agree": 1}, "agree"),
+        ({"agree": 9}, "agree"),
+        ({"policy": "alignatt", "agree": 3}, "alignatt does not compare hypotheses"),
         ({"committed": "zebra"}, "cannot continue 'zebra'"),
         ({"committed": "ab  ab"}, "cannot continue"),
         ({"text": 3}, "text"),
         ({"text": None}, "text"),
         ({"commited": "ab"}, "committed"),
-        ({"cursor": "x" * 50}, "cursor"),
+        ({"cursor": "x" * 65}, "cursor"),
         ({"final": "yes"}, "final"),
     ],
 )

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect
 
-from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
+from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, MOST_AGREE, PolicyName
 from regard.core.wording import describe_failure
 from regard.data.raw_sound import RawSound
 from regard.data.wav_files import Samples
@@ -53,6 +53,7 @@ class ListenSettings(BaseModel):
     rate: int = Field(16_000, description="Samples per second of the sound.")
     policy: PolicyName = DEFAULT_POLICY
     lag: int | None = Field(None, ge=0, le=LARGEST_LAG)
+    agree: int | None = Field(None, ge=2, le=MOST_AGREE, description="Hypotheses that local-agreement compares.")
     step: float = SegmentOptions.step
     silence: float = SegmentOptions.silence
     longest: float = SegmentOptions.longest
@@ -60,12 +61,14 @@ class ListenSettings(BaseModel):
     translate: str | None = Field(None, description="Name of a translation model for the committed words.")
     translate_policy: PolicyName | None = Field(None, description="Its policy; left out: local-agreement.")
     translate_lag: int | None = Field(None, ge=0, le=LARGEST_LAG, description="In recognized words.")
+    translate_agree: int | None = Field(None, ge=2, le=MOST_AGREE, description="As `agree`, of the translation.")
     key: str | None = Field(None, description="API key, for browsers, which cannot send the header Authorization.")
 
     @model_validator(mode="after")
     def _check_translation(self) -> ListenSettings:
-        if self.translate is None and (self.translate_policy, self.translate_lag) != (None, None):
-            raise ValueError("translate_policy and translate_lag require translate")
+        settings = self.translate_policy, self.translate_lag, self.translate_agree
+        if self.translate is None and settings != (None, None, None):
+            raise ValueError("translate_policy, translate_lag and translate_agree require translate")
         return self
 
 
@@ -201,7 +204,7 @@ async def _open(service: Service, socket: WebSocket, settings: ListenSettings) -
 
     def open_recognizer(interrupted: Callable[[], bool]) -> StreamingRecognizer:
         options = SegmentOptions(settings.step, settings.silence, settings.longest)
-        return open_streaming(run, predictor, settings.policy, settings.lag, options=options)
+        return open_streaming(run, predictor, settings.policy, settings.lag, agree=settings.agree, options=options)
 
     try:
         (streaming,) = await model.compute([open_recognizer], client=client, seconds=seconds)
@@ -217,7 +220,7 @@ async def _translation(service: Service, settings: ListenSettings, name: str) ->
     translator, _ = await model.served.wait_until_loaded(service.settings.seconds)
     lag = settings.translate_lag
     alignment = await model.aligner() if POLICIES[policy].needs_attention else None
-    steps = make_policy(policy, DEFAULT_LAG[policy] if lag is None else lag)
+    steps = make_policy(policy, DEFAULT_LAG[policy] if lag is None else lag, agree=settings.translate_agree)
     streaming = await off_loop(
         lambda: StreamingTranslator(translator, steps, search=model.search, alignment=alignment)
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, PolicyName
+from regard.config.stream_settings import DEFAULT_LAG, DEFAULT_POLICY, MOST_AGREE, PolicyName
 from regard.core.deadline import Deadline
 from regard.errors import ConfigError, SourceChangedError
 from regard.inference.policies import POLICIES, Policy, make_policy
@@ -39,11 +39,14 @@ class StreamBody(BaseModel):
     text: str = Field(description="The source from its beginning. A last word without a space after it is not read.")
     committed: str = Field("", description="`committed` of the last answer; empty at the beginning.")
     unstable: str = Field("", description="`unstable` of the last answer; empty at the beginning.")
-    cursor: str = Field("", max_length=40, description="`cursor` of the last answer; empty at the beginning.")
+    cursor: str = Field("", max_length=64, description="`cursor` of the last answer; empty at the beginning.")
     final: bool = Field(False, description="Whether the source has ended; the answer then completes the output.")
     policy: PolicyName = Field(DEFAULT_POLICY, description="Policy that decides which words are committed.")
     lag: int | None = Field(
         None, ge=0, le=LARGEST_LAG, description="Lag in source words: see the policies; left out: 5, 1 or 2."
+    )
+    agree: int | None = Field(
+        None, ge=2, le=MOST_AGREE, description="Hypotheses that must agree, of local-agreement; left out: 2."
     )
     beam: int | None = Field(None, ge=1, description="Beam of each hypothesis; left out: that of the model. 1 is fast.")
     split: bool = Field(True, description="Complete a sentence when the next one begins.")
@@ -61,7 +64,7 @@ class StreamAnswer(BaseModel):
     final: bool = Field(description="Whether the output is complete; another stream then begins with `rest`.")
     rest: str = Field(description="Source after the completed sentence, if it was completed before the end of `text`.")
     read: int = Field(description="Number of source words that the hypothesis is based on.")
-    cursor: str = Field(description="These words in a short form, for the next request.")
+    cursor: str = Field(description="These words in a short form, and counts of the policy, for the next request.")
     model: str
     policy: PolicyName
     lag: int
@@ -173,7 +176,7 @@ async def _continue(
     def plan() -> tuple[StreamingTranslator, StreamWork, list[SearchJob], int]:
         """Return the streaming translator, its work, the job that the work needs, if any, and characters to charge."""
         streaming = StreamingTranslator(
-            translator, make_policy(body.policy, lag), search=search, alignment=alignment,
+            translator, make_policy(body.policy, lag, agree=body.agree), search=search, alignment=alignment,
             splits=body.split and not model.reads_whole,
         )  # fmt: skip
         request = StreamInput(body.text, body.committed, body.unstable, final=body.final, cursor=body.cursor)

@@ -18,6 +18,7 @@ def open_streaming(
     policy: PolicyName | None = None,
     lag: int | None = None,
     *,
+    agree: int | None = None,
     options: SegmentOptions | None = None,
     search: RecognitionSearchConfig | None = None,
     checkpoint: str | None = None,
@@ -29,6 +30,7 @@ def open_streaming(
         recognizer: the model.
         policy: its name; None for local agreement.
         lag: of local agreement in steps, of AlignAtt in frames of 10 ms; None for 1 and 40.
+        agree: of local agreement, the number of hypotheses; None for 2.
         options: of the segments.
         search: of the hypotheses; None for the settings of the run.
         checkpoint: that of the model; None for the default.
@@ -37,7 +39,8 @@ def open_streaming(
         ConfigError: if the model does not support the policy, or does not read sounds.
     """
     name = policy or DEFAULT_POLICY
-    steps = make_policy(name, SOUND_LAG.get(name, 1) if lag is None else lag, SOUND_UNIT.get(name, "source words"))
+    unit = SOUND_UNIT.get(name, "source words")
+    steps = make_policy(name, SOUND_LAG.get(name, 1) if lag is None else lag, unit, agree=agree)
     alignment = None
     if POLICIES[name].needs_attention and recognizer.suffixes:
         require_alignment(recognizer)

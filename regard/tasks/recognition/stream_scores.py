@@ -87,7 +87,7 @@ def score_speech_streams(
         [value for one in heard for value in getattr(one, name)] for name in ("delays", "computed", "steps")
     )
     return SpeechStreamScore(
-        model.policy.name, model.policy.lag, model.options.step, words.rate, characters.rate, _mean_and_tail(delays),
+        model.policy.title, model.policy.lag, model.options.step, words.rate, characters.rate, _mean_and_tail(delays),
         _mean_and_tail(computed), _percentiles(1000 * np.array(steps), 50, 99), len(delays),
     )  # fmt: skip
 

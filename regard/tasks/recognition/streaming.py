@@ -75,6 +75,7 @@ class SoundSegment(NamedTuple):
         pieces: the pieces of these words, with which hypotheses begin.
         until: seconds in the segment at which the last committed word ends; inf if unknown.
         unstable: the other words of the last hypothesis.
+        agreed: the counts that the policy carries.
     """
 
     start: int = 0
@@ -84,6 +85,7 @@ class SoundSegment(NamedTuple):
     pieces: tuple[int, ...] = ()
     until: float = 0.0
     unstable: tuple[str, ...] = ()
+    agreed: tuple[int, ...] = ()
 
 
 class SoundStream(NamedTuple):
@@ -229,8 +231,9 @@ class StreamingRecognizer:
         read = self._features.recipe.count(end) if self.policy.needs_attention else segment.steps
         previous = (*segment.words, *segment.unstable)
         known = (*hypothesis.attended, *[read + 1] * (len(words) - len(hypothesis.attended)))
-        count = self.policy.commit(Draft(words, committed, False, previous, known), read)
-        after = segment._replace(unstable=tuple(words[count:]))
+        draft = Draft(words, committed, False, previous, known, segment.agreed)
+        count = self.policy.commit(draft, read)
+        after = segment._replace(unstable=tuple(words[count:]), agreed=self.policy.agreed(draft))
         if count > committed:
             pieces = _pieces_of_words(hypothesis.tokens, count, self.recognizer.tokenizer)
             until = hypothesis.times[count - 1].end if hypothesis.times else math.inf

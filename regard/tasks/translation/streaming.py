@@ -25,6 +25,7 @@ from regard.inference.text_stream import (
     StreamInput,
     StreamOutput,
     complete_words,
+    counts_of,
     cursor_of,
     read_cursor,
     text_from_word,
@@ -168,14 +169,18 @@ class StreamingTranslator:
         text = self.translator.target.decode(hypothesis.tokens)
         if not text.startswith(committed):  # pieces that merge with the prefix: nothing is taken back
             text = committed
-        read, cursor = len(plan.words), cursor_of(plan.words)
+        read = len(plan.words)
         if plan.closes:
-            return StreamOutput(text, text[len(committed) :], final=True, rest=plan.rest, read=read, cursor=cursor)
+            cursor, new = cursor_of(plan.words), text[len(committed) :]
+            return StreamOutput(text, new, final=True, rest=plan.rest, read=read, cursor=cursor)
         if hypothesis.finished:  # a sentence ends when its source does
             text = max(text.rstrip(SENTENCE_END), committed, key=len)
         words, previous = text.split(), (committed + request.unstable).split()
         known = (*attended, *[read + 1] * (len(words) - len(attended)))
-        draft = Draft(words, len(committed.split()), hypothesis.finished, previous, known)
+        draft = Draft(
+            words, len(committed.split()), hypothesis.finished, previous, known, counts_of(request.cursor)
+        )  # fmt: skip
+        cursor = cursor_of(plan.words, self.policy.agreed(draft))
         count = self._representable(text, self.policy.commit(draft, read), draft.committed)
         after = text_of_words(text, count) if count > draft.committed else committed
         return StreamOutput(after, after[len(committed) :], text[len(after) :], read=read, cursor=cursor)
