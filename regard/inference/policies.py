@@ -106,8 +106,8 @@ class LocalAgreement(Policy):
     """Local agreement (Liu et al. 2020, LA-n): the longest common prefix of the last n hypotheses is committed.
 
     The lag is the number of source units between two hypotheses, and ``agree`` is n. The last word of a hypothesis that
-    has not ended is incomplete. A stream carries n − 2 counts instead of n − 1 hypotheses. Where m hypotheses agree
-    on k words, and the next one agrees with the last of them on j, all m + 1 agree on min(j, k).
+    has not ended is incomplete. A stream carries n − 2 counts instead of n − 1 hypotheses. If m hypotheses agree on
+    k words, and the next one agrees with the last one on j, all agree on min(j, k).
     """
 
     agree: int = DEFAULT_AGREE
