@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--lines", type=int, default=100, help="of one stream")
     parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--engine", default="float32", help="float32, or int8 for 8-bit products")
     parser.add_argument("--streams", type=int, help="clients of a server instead")
     parser.add_argument("--threads", type=int, default=1, help="of the server's model")
     parser.add_argument("--rate", type=float, default=3.0, help="words a second of each client")
@@ -67,7 +68,7 @@ def one_stream(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any
 
     torch.set_num_threads(1)
     run, figures = RunFolder.open(arguments.run), {}
-    model = load(arguments.run)
+    model = load(arguments.run, engine=arguments.engine)
     search = model.search.model_copy(update={"beam": arguments.beam})
     for policy, lag in POLICIES.items():
         streaming = open_stream(run, model, StreamSettings(policy, lag, splits=False), search=search)  # type: ignore[arg-type]
@@ -80,7 +81,7 @@ def one_stream(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any
 def many_streams(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
     """Return p50 and p99 of each policy in ms, over all clients of one server."""
     figures = {}
-    with serving(arguments.run, arguments.threads) as port:
+    with serving(arguments.run, arguments.threads, arguments.engine) as port:
         for policy, lag in POLICIES.items():
             asyncio.run(clients(port, lines, policy, lag, arguments, seconds=3))
             steps = asyncio.run(clients(port, lines, policy, lag, arguments, seconds=arguments.seconds))
@@ -148,8 +149,9 @@ async def _post(body: dict[str, Any], reader: asyncio.StreamReader, writer: asyn
 
 
 @contextmanager
-def serving(run: Path, threads: int = 1) -> Iterator[int]:
+def serving(run: Path, threads: int = 1, engine: str = "float32") -> Iterator[int]:
     command = [sys.executable, "-m", "regard", "serve", str(run.resolve()), "--port", "0", "--threads", str(threads)]
+    command += ["--engine", engine]
     process = subprocess.Popen([*command, "--req-limit", "1000000"], stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stderr is not None
