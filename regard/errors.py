@@ -17,8 +17,11 @@ from __future__ import annotations
 class RegardError(Exception):
     """A failure that reports what, where, why, and what to do next.
 
-    ``what`` is one sentence; ``where`` a ``file:line`` or a config key; ``why`` the reason, if ``what`` does not imply
-    it; ``help`` a remedy, preferably a command to copy.
+    Args:
+        what: one sentence.
+        where: a ``file:line`` or a config key.
+        why: the reason, if ``what`` does not imply it.
+        help: a remedy, preferably a command to copy.
     """
 
     exit_code = 1

@@ -1,4 +1,4 @@
-"""The Python reference is complete: public names are on one page, with their parameters, and pages name real objects."""
+"""The Python reference: public names are on one page, with their parameters, and pages name real objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ import regard
 import regard.attention.positions
 from regard.attention.catalog import MECHANISMS
 from regard.attention.mask import Mask
-from regard.core.task import Task
+from regard.core.predictor_interface import ReadsFiles
+from regard.core.task import Predictor, Task
 from regard.core.task_table import TASKS
 from regard.inference.policies import POLICIES
 from regard.models.attention_config import OTHER_MIXERS
@@ -182,5 +183,36 @@ def test_parameters_and_fields_are_described(block: Documented) -> None:
     names = parameters(named)
     known = {*names, *getattr(named, "__annotations__", {}), *(vars(named) if inspect.isclass(named) else ())}
     undescribed = [name for name in names if name not in described(named)]
-    assert undescribed == [] or (len(names) == 1 and not inspect.isclass(named))
+    assert undescribed == [] or len(names) == 1
     assert described(named) - known - set(getattr(named, "__static_attributes__", ())) == set()
+
+
+SHAPES = ("python-mechanisms.md", "python-parts.md")  # the signatures of their methods have names and shapes
+
+
+def methods(block: Documented) -> Iterator[FunctionType]:
+    """Yield the selected methods of a class, except those that the contracts of predictors describe."""
+    for name in {*block.members} - {*dir(Predictor), *dir(ReadsFiles)} | {*block.members} & {"__call__"}:
+        member = inspect.getattr_static(block.resolve(), name)
+        function = inspect.unwrap(getattr(member, "__func__", member))
+        if isinstance(function, FunctionType):
+            yield function
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=block.path)
+        for page, blocks in BLOCKS.items()
+        for block in blocks
+        if block.members and page not in SHAPES
+    ],
+)
+def test_methods_describe_their_parameters(block: Documented) -> None:
+    """A single argument is obvious."""
+    undescribed = {}
+    for method in methods(block):
+        names = [name for name in parameters(method) if name not in ("cls", "interrupted", "examples", "indices")]
+        if len(names) > 1 and (missing := [name for name in names if name not in described(method)]):
+            undescribed[method.__qualname__] = missing
+    assert undescribed == {}

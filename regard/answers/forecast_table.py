@@ -18,9 +18,12 @@ DIGITS = 7  # significant digits in JSON
 
 
 class Forecast(NamedTuple):
-    """A forecast in the unit of the data: ``dates`` of the rows, and ``columns`` (rows,) by name.
+    """A forecast in the unit of the data.
 
-    The columns are the point forecast of each series, ``NAME``, and its band, ``NAME-lo-80`` and ``NAME-hi-80``.
+    Attributes:
+        dates: the date, or the number, of each forecast row.
+        columns: numbers (rows,) by name: the point forecast of each series, ``NAME``, and its band, ``NAME-lo-80`` and
+            ``NAME-hi-80`` for a level of 80 percent.
     """
 
     dates: tuple[str, ...]

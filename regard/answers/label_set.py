@@ -35,7 +35,15 @@ YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")  # cells 
 
 
 class LabelSet(NamedTuple):
-    """The labels with probability ≥ ``threshold``, the probabilities of all labels, and ``InputContext``."""
+    """Any number of labels.
+
+    Attributes:
+        labels: those with a probability of at least ``threshold``.
+        probabilities: of all labels, by name; they are independent of each other.
+        weights: the label and the weight of each position in the pooled vector; empty unless the network pools by
+            attention.
+        cut: whether the input was shortened to the limit of the run.
+    """
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]

@@ -37,7 +37,13 @@ FIRST = len(SPECIALS)  # token of the first item
 
 
 class Recommendation(NamedTuple):
-    """The most likely next items and their probabilities, best first; ``unknown``: input items without a token."""
+    """The most likely next items of a session.
+
+    Attributes:
+        items: names of items, best first.
+        probabilities: of these items among all items, 0 to 1.
+        unknown: items of the input that the training data lacks; they are ignored.
+    """
 
     items: tuple[str, ...]
     probabilities: tuple[float, ...]

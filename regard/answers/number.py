@@ -23,7 +23,14 @@ from regard.metrics.numbers import number_metrics
 
 
 class NumberPrediction(NamedTuple):
-    """A number in the unit of the labels, and facts about the input (``InputContext``)."""
+    """A predicted number.
+
+    Attributes:
+        value: the number, in the unit of the labels.
+        weights: the label and the weight of each position in the pooled vector; empty unless the network pools by
+            attention.
+        cut: whether the input was shortened to the limit of the run.
+    """
 
     value: float
     weights: Sequence[tuple[str, float]]

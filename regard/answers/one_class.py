@@ -25,15 +25,21 @@ else:
 
 
 class Classification(NamedTuple):
-    """The most likely label, its probability, those of all labels, and facts about the input (``InputContext``).
+    """One class of several, or none.
 
-    ``label`` is None if its probability is below ``abstain_below``.
+    Attributes:
+        label: the most likely label; None if its probability is below ``abstain_below``.
+        probability: of the most likely label, 0 to 1.
+        probabilities: of all labels, by name.
+        weights: the label and the weight of each position in the pooled vector; empty unless the network pools by
+            attention.
+        cut: whether the input was shortened to the limit of the run.
     """
 
     label: str | None
     probability: float
     probabilities: dict[str, float]
-    weights: Sequence[tuple[str, float]]  # empty unless the network pools by attention
+    weights: Sequence[tuple[str, float]]
     cut: bool
 
 

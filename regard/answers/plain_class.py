@@ -15,7 +15,14 @@ from regard.core.answer import InputContext
 
 
 class ClassPrediction(NamedTuple):
-    """The most likely label, its probability, those of all labels, and the weights of ``InputContext``."""
+    """One class of several.
+
+    Attributes:
+        label: the most likely label.
+        probability: of the label, 0 to 1.
+        probabilities: of all labels, by name.
+        weights: the weights of the nodes in the pooled vector of a graph.
+    """
 
     label: str
     probability: float

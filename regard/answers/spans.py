@@ -18,7 +18,13 @@ ROLES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 
 
 class TagSpan(NamedTuple):
-    """A span: its kind, its first token, and the token after its last."""
+    """A span of tokens, such as the name of a place.
+
+    Attributes:
+        kind: the type of the span, such as ``LOC``.
+        begin: index of its first token, from 0.
+        end: index of the token after its last.
+    """
 
     kind: str
     begin: int

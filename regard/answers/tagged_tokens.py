@@ -17,7 +17,14 @@ class TaggedTokens(NamedTuple):
 
 
 class Tagging(NamedTuple):
-    """The tag of each token, its probability, and the spans, if the tags encode spans."""
+    """One tag for each token of a sentence.
+
+    Attributes:
+        tokens: the tokens.
+        tags: the tag of each token.
+        probabilities: the probability of each tag, 0 to 1.
+        spans: the spans that the tags encode; () if they encode none.
+    """
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]

@@ -31,25 +31,48 @@ Memory = State  # prepared once per sentence, by a reader or a decoder; dimensio
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """Abilities of a mechanism or mixer; a config that requires a missing one is rejected with that as the reason."""
+    """Abilities of a mechanism or mixer; a config that requires a missing one is rejected with that as the reason.
 
-    causal: bool  # may be used where a query must not see later positions
-    cross: bool  # may be used between two sequences of different length
-    stream: Literal["exact", "segment", "none"]  # is the result of a sequence in pieces that of one pass?
-    weights: bool  # can it return attention weights?
-    order_free: bool  # is a query's result independent of its position and of earlier queries?
-    normalized: bool  # do the weights of a query sum to 1, unless all are 0?
-    fused: bool  # can it compute without materializing the weights?
-    may_see_nothing: bool = False  # may all weights of a query be 0 although the mask allows some keys?
-    differentiable: bool = True  # are gradients the derivatives of the result?
-    same_width: bool = False  # must a query be as wide as a key?
-    values_only: bool = True  # is the context Σ α v, a sum of values alone?
-    signed: bool = False  # may weights be negative?
-    excludes_self: bool = False  # may the result of a position that sees others be independent of its own features?
+    Attributes:
+        causal: whether it may be used where a query must not see later positions.
+        cross: whether it may be used between two sequences of different length.
+        stream: whether the result of a sequence in pieces is that of one pass: always (``exact``), for whole segments
+            (``segment``), or ``none``.
+        weights: whether it can return attention weights.
+        order_free: whether a query's result is independent of its position and of earlier queries.
+        normalized: whether the weights of a query sum to 1, unless all are 0.
+        fused: whether it can compute without a table of the weights.
+        may_see_nothing: whether all weights of a query may be 0 although the mask allows some keys.
+        differentiable: whether gradients are the derivatives of the result.
+        same_width: whether a query must be as wide as a key.
+        values_only: whether the context is Σ α v, a sum of values alone.
+        signed: whether weights may be negative.
+        excludes_self: whether the result of a position that sees others may be independent of its own features.
+    """
+
+    causal: bool
+    cross: bool
+    stream: Literal["exact", "segment", "none"]
+    weights: bool
+    order_free: bool
+    normalized: bool
+    fused: bool
+    may_see_nothing: bool = False
+    differentiable: bool = True
+    same_width: bool = False
+    values_only: bool = True
+    signed: bool = False
+    excludes_self: bool = False
 
 
 class Attended(NamedTuple):
-    """Context and weights of each query, and the new state; ``weights`` may be None unless ``need_weights`` is set."""
+    """Result of a mechanism.
+
+    Attributes:
+        context: (batch, heads, query, value) the context of each query.
+        weights: (batch, heads, query, key) its weights; may be None unless ``need_weights`` is set.
+        state: the new state.
+    """
 
     context: Float[Tensor, "batch heads query value"]
     weights: Float[Tensor, "batch heads query key"] | None
@@ -110,9 +133,14 @@ class Mechanism(nn.Module, ABC):
 
 
 class Mixed(NamedTuple):
-    """Output of a mixer or reader: features, the new state, optional attention weights and named losses.
+    """Output of a mixer or reader.
 
-    A loss is a sum over rows and positions. Training adds it to the loss per position that it minimizes.
+    Attributes:
+        output: (batch, length, width) features.
+        state: the new state.
+        weights: (batch, heads, query, key) attention weights; None if they are not computed.
+        losses: named losses, each a sum over rows and positions. Training adds it to the loss per position that it
+            minimizes.
     """
 
     output: Float[Tensor, "batch length width"]
@@ -164,8 +192,11 @@ class Mixer(nn.Module, ABC):
 class Encoded(NamedTuple):
     """Output of an encoder.
 
-    ``states``: one vector per position. ``embedded``: the input embeddings (ConvS2S reads states + embedded as values).
-    ``final``: one summary per sentence, for the first state of a recurrent decoder. ``span``: positions and padding.
+    Attributes:
+        states: one vector per position.
+        embedded: the input embeddings (ConvS2S reads states + embedded as values).
+        final: one summary per sentence, for the first state of a recurrent decoder.
+        span: positions and padding.
     """
 
     states: Float[Tensor, "sentences length width"]
@@ -196,12 +227,18 @@ class Encoder(nn.Module, ABC):
 class RowMap(NamedTuple):
     """Map from decoder rows to the sentences they read: many rows read one memory without a copy.
 
-    ``scatter`` arranges rows as (sentences, width), where ``width`` is the maximum number of rows per sentence. One
-    attention call then serves any beam width, and projected keys are not copied.
+    ``scatter`` arranges rows as (sentences, width). One attention call then serves any beam width, and projected keys
+    are not copied.
+
+    Attributes:
+        sentence: (rows,) the sentence that each row reads.
+        slot: index into sentences·width; None when row i reads sentence i for all i.
+        sentences: the number of sentences.
+        width: the maximum number of rows per sentence.
     """
 
     sentence: Int[Tensor, "rows"]
-    slot: Int[Tensor, "rows"] | None  # index into sentences·width; None when row i reads sentence i for all i
+    slot: Int[Tensor, "rows"] | None
     sentences: int
     width: int
 
@@ -241,9 +278,14 @@ class RowMap(NamedTuple):
 
 
 class SourceKeys(NamedTuple):
-    """Memory of most readers: keys and values of the source, projected and prepared once, and the span of the keys.
+    """Memory of most readers: keys and values of the source, projected and prepared once.
 
     Joined sentences are padded to the longest.
+
+    Attributes:
+        key: (sentences, prepared heads, length, prepared) prepared keys.
+        value: (sentences, key heads, length, value) values.
+        span: positions and padding of the keys.
     """
 
     key: Float[Tensor, "sentences prepared_heads length prepared"]
@@ -278,7 +320,13 @@ class Reader(nn.Module, ABC):
 
 
 class Decoded(NamedTuple):
-    """Features for the output projection, the new state, and losses as in ``Mixed``."""
+    """Output of a decoder.
+
+    Attributes:
+        features: (rows, length, width) for the output projection.
+        state: the new state.
+        losses: as in ``Mixed``.
+    """
 
     features: Float[Tensor, "rows length width"]
     state: State

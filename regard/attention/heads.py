@@ -43,7 +43,13 @@ def _projection(name: str, in_width: int, out_width: int, *, bias: bool, linear:
 
 
 class HeadWidths(NamedTuple):
-    """Features of a query, a key and a value of one head: d_q, d_k, d_v."""
+    """Features of one head.
+
+    Attributes:
+        query: d_q, of a query.
+        key: d_k, of a key.
+        value: d_v, of a value.
+    """
 
     query: int
     key: int
@@ -75,23 +81,26 @@ class HeadWidths(NamedTuple):
 class MultiHead(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1 … head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani §3.2.2).
 
-    ``width``: features of the queries' side.
-    ``heads``: h. ``mechanism``: attention of each head.
-    ``key_width``, ``value_width``: d_k and d_v per head; None: width / heads.
-    ``key_heads``: with fewer than ``heads``, groups of heads share keys and values. 1 is multi-query (Shazeer 2019), a
-    divisor of ``heads`` is grouped-query attention (Ainslie et al. 2023); None: ``heads``.
-    ``memory_width``: features of the side of keys and values; None: ``width``.
-    ``output_width``: features of the output; None: ``memory_width``, or heads · d_v without an output projection.
-    ``bias``: projections that have a bias: none in the paper, all four in torch.
-    ``project``: projections that are linear; the others are the identity, as where one head reads the states themselves
-    (Luong et al. 2015).
-    ``normalize``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads.
-    Energies then stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, with LayerNorm). Rotary
-    positions follow it.
-    ``normalize_context``: normalizes each head's context likewise before W^O, for differential attention (Ye et al.
-    2025, Eq. 3).
-    ``gated``: the context of each head is multiplied by σ(W_g x), x the input of the queries, before W^O (Qiu et al.
-    2025, 2505.06708, G1, elementwise). A head can then output 0. It adds heads · d_v · width parameters.
+    Args:
+        width: features of the queries' side.
+        heads: h.
+        mechanism: attention of each head.
+        key_width: d_k, features of a key per head; None: width / heads.
+        value_width: d_v, features of a value per head; None: width / heads.
+        key_heads: with fewer than ``heads``, groups of heads share keys and values. 1 is multi-query (Shazeer 2019), a
+            divisor of ``heads`` is grouped-query attention (Ainslie et al. 2023); None: ``heads``.
+        memory_width: features of the side of keys and values; None: ``width``.
+        output_width: features of the output; None: ``memory_width``, or heads · d_v without an output projection.
+        bias: projections that have a bias: none in the paper, all four in torch.
+        project: projections that are linear; the others are the identity, as where one head reads the states themselves
+            (Luong et al. 2015).
+        normalize: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads.
+            Energies then stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, with LayerNorm).
+            Rotary positions follow it.
+        normalize_context: normalizes each head's context likewise before W^O, for differential attention (Ye et al.
+            2025, Eq. 3).
+        gated: the context of each head is multiplied by σ(W_g x), x the input of the queries, before W^O (Qiu et al.
+            2025, 2505.06708, G1, elementwise). A head can then output 0. It adds heads · d_v · width parameters.
     """
 
     def __init__(
@@ -195,15 +204,19 @@ class MultiHead(nn.Module):
 
 
 class SelfAttention(Mixer):
-    """Attention of a sequence to itself under ``mask``; a causal one caches keys and values.
+    """Attention of a sequence to itself; with a causal mask it caches keys and values.
 
     If the span has segments, queries see their own segment only. If it has ``visible_until``, they see no position from
     there on. Both hold with any mask.
-    ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
-    ``forget`` adds the sums to the span that a ``ForgettingBias`` of the mechanism reads.
-    ``adds_values``: values are λ v + μ e, with e passed to ``forward``, λ and μ learned from 1/2 (Jordan et al. 2024,
-    modded-nanogpt; after the value residual of Zhou et al. 2024).
-    ``together``: in training, queries, keys and values are projected by one product.
+
+    Args:
+        attention: the heads and their mechanism.
+        mask: positions that a query may see.
+        rotary: rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
+        forget: adds the sums to the span that a ``ForgettingBias`` of the mechanism reads.
+        adds_values: values are λ v + μ e, with e passed to ``forward``, λ and μ learned from 1/2 (Jordan et al. 2024,
+            modded-nanogpt; after the value residual of Zhou et al. 2024).
+        together: in training, queries, keys and values are projected by one product.
     """
 
     like: Float[Tensor, "0"]
@@ -313,11 +326,15 @@ class SelfAttention(Mixer):
 
 
 class AttentionReader(Reader):
-    """Encoder-decoder attention through ``attention``; ``mask``: source positions that a query may see.
+    """Encoder-decoder attention.
 
     If the span of the queries has ``visible_until``, they see no source position from there on, with any mask. Rows
     that read one sentence are folded into one row of queries, so keys are not copied per hypothesis. If a query depends
     on its position or on earlier queries, each row has its own copy of the keys instead.
+
+    Args:
+        attention: the heads and their mechanism.
+        mask: source positions that a query may see; None: all.
     """
 
     def __init__(self, attention: MultiHead, *, mask: Mask | None = None) -> None:

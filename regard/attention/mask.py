@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.span import EdgeList, Span
+from regard.attention.span import Index, Span, common_positions
 from regard.attention.structure import (
     BandStructure,
     BlocksStructure,
@@ -34,7 +34,6 @@ from regard.attention.structure import (
     reach_structure,
 )  # fmt: skip
 
-Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
 BEFORE, NO_OFFSET = Reach(math.inf, 0), IndexOffset(0, 0)
 
@@ -75,7 +74,7 @@ class Causal(Mask):
         return BEFORE
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        query_position, key_position = _positions(query, key, batch, i, j)
+        query_position, key_position = common_positions(query, key, batch, i, j)
         return key_position <= query_position
 
 
@@ -83,8 +82,10 @@ class Causal(Mask):
 class Window(Mask):
     """Restricted self-attention (Vaswani et al. 2017, Table 1): |query position − key position| ≤ ``radius``.
 
-    The first ``sinks`` positions are visible to all queries, which a softmax over a window needs (Xiao et al. 2023,
-    §3.2).
+    Attributes:
+        radius: the maximum distance of a visible key.
+        sinks: the number of first positions that are visible to all queries, which a softmax over a window needs (Xiao
+            et al. 2023, §3.2).
     """
 
     radius: int
@@ -104,7 +105,7 @@ class Window(Mask):
         return Reach(self.radius, self.radius)
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        query_position, key_position = _positions(query, key, batch, i, j)
+        query_position, key_position = common_positions(query, key, batch, i, j)
         near = (key_position - query_position).abs() <= self.radius
         return near | (key_position < self.sinks) if self.sinks else near
 
@@ -152,7 +153,7 @@ class Edges(Mask):
     """A graph: the pairs (query, key) in ``edges`` of the query's span may attend, the same for the whole batch."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        pairs = _edges(query).pairs
+        pairs = query.edge_list().pairs
         table = torch.zeros(query.valid.shape[1], key.valid.shape[1], dtype=torch.bool, device=pairs.device)
         table[pairs[0], pairs[1]] = True
         return table[i, j]
@@ -175,6 +176,13 @@ class Matrix(Mask):
 
 @dataclass(frozen=True)
 class Both(Mask):
+    """Conjunction of two masks: ``left & right``.
+
+    Attributes:
+        left: a mask.
+        right: a mask.
+    """
+
     left: Mask
     right: Mask
 
@@ -187,6 +195,13 @@ class Both(Mask):
 
 @dataclass(frozen=True)
 class Either(Mask):
+    """Disjunction of two masks: ``left | right``.
+
+    Attributes:
+        left: a mask.
+        right: a mask.
+    """
+
     left: Mask
     right: Mask
 
@@ -207,7 +222,13 @@ class _Column(Mask):
 
 
 class Bound:
-    """A mask over the columns of a query and a key tensor. Computed tables are cached."""
+    """A mask over the columns of a query and a key tensor. Computed tables are cached.
+
+    Args:
+        mask: the mask.
+        query: the columns of the queries.
+        key: the columns of the keys.
+    """
 
     def __init__(self, mask: Mask, query: Span, key: Span) -> None:
         self.mask, self.query, self.key = mask, query, key
@@ -241,14 +262,8 @@ class Bound:
         """
         if not self.same_columns:
             return False
-        span, conjuncts = self.key, self.mask.conjuncts()
-        follows = span.position.diff(dim=1) == 1
-        if Segments() in conjuncts:
-            steps = span.read("segment").diff(dim=1)
-            follows = (follows & (steps == 0)) | (steps > 0)
-        if Padding() in conjuncts:
-            follows = follows | ~(span.valid[:, 1:] & span.valid[:, :-1])
-        return bool(follows.all())
+        conjuncts = self.mask.conjuncts()
+        return self.key.is_consecutive(by_segment=Segments() in conjuncts, valid_only=Padding() in conjuncts)
 
     @cached_property
     def offset(self) -> IndexOffset | None:
@@ -325,7 +340,7 @@ class Bound:
         if all(isinstance(part, Segments) for part in other_parts):
             return BlocksStructure(causal=isinstance(structure, CausalStructure))
         if isinstance(structure, FullStructure) and len(other_parts) == 1 and isinstance(other_parts[0], Edges):
-            return EdgesStructure(_edges(self.query).pairs)
+            return EdgesStructure(self.query.edge_list().pairs)
         return None
 
     def narrow(self) -> Bool[Tensor, "#batch #query key"]:
@@ -383,17 +398,3 @@ def limited(mask: Mask, query: Span) -> Mask:
     if not isinstance(query.visible_until, Tensor) or VisibleUntil() in mask.conjuncts():
         return mask
     return mask & VisibleUntil()
-
-
-def _positions(query: Span, key: Span, batch: Index, i: Index, j: Index) -> tuple[Index, Index]:
-    """Return positions of query columns ``i`` and key columns ``j``, counted from a common origin."""
-    has_given_positions = isinstance(query.given_position, Tensor) or isinstance(key.given_position, Tensor)
-    if query.start is key.start and not has_given_positions:
-        return i, j
-    return query.position_at(batch, i), key.position_at(batch, j)
-
-
-def _edges(span: Span) -> EdgeList:
-    if not isinstance(span.edges, EdgeList):
-        raise ValueError("the mask requires Span.edges, which this span lacks")
-    return span.edges

@@ -16,9 +16,16 @@ from regard.core.state import State
 
 
 class ScoreTerms(NamedTuple):
-    """An energy written as a sum: e(t, s) = scale · Σ_i term_i + bias, with query and key (heads, positions, width).
+    """An energy written as a sum: e(t, s) = scale · Σ_i term_i + bias.
 
-    ``product``: term_i = query_i · key_i. ``additive``: term_i = vector_i · tanh(query_i + key_i).
+    Attributes:
+        kind: ``product``: term_i = query_i · key_i; ``additive``: term_i = vector_i · tanh(query_i + key_i).
+        formula: the formula as a text.
+        scale: the factor of the sum.
+        query: (heads, positions, width).
+        key: (heads, positions, width).
+        vector: (heads, width).
+        bias: (heads, query, key).
     """
 
     kind: Literal["product", "additive"]
@@ -26,8 +33,8 @@ class ScoreTerms(NamedTuple):
     scale: float
     query: Tensor
     key: Tensor
-    vector: Tensor | None = None  # (heads, width)
-    bias: Tensor | None = None  # (heads, query, key)
+    vector: Tensor | None = None
+    bias: Tensor | None = None
 
 
 class Score(Mechanism):

@@ -23,11 +23,16 @@ OPTIONAL = (
     "decay",
 )  # fields with one entry per column that may be ()
 
+Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
+
 
 class EdgeList(NamedTuple):
     """Pairs (query column, key column) of one graph, the same in every row.
 
     A graph is one batch: its rows cannot be reordered, repeated, joined or shortened (TypeError).
+
+    Attributes:
+        pairs: (2, edges) the query columns and the key columns.
     """
 
     pairs: Int[Tensor, "2 edges"]
@@ -51,16 +56,17 @@ class EdgeList(NamedTuple):
 class Span(NamedTuple):
     """Positions, padding and inputs of masks and biases, for every column of a tensor; an unknown field is ().
 
-    ``start``: position of column 0; column j is position ``start + j``.
-    ``valid``: False for padding, which is at the end of a row.
-    ``segment``: number of the document, in a row that packs several.
-    ``given_position``: positions that are not ``start + j``, as in packs in which each document starts at 0.
-    ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming). The source of an
-    encoder or language model is its own sequence. In a stack of layers, a visible column may itself have seen more.
-    Blocks of columns that share the end of their block as the limit keep it exact.
-    ``is_global``: True for columns that attend to all columns and are visible to all.
-    ``edges``: pairs of columns of a graph, the same in every row.
-    ``decay``: running sums of the logarithms of forget gates, which forgetting attention compares.
+    Attributes:
+        start: position of column 0; column j is position ``start + j``.
+        valid: False for padding, which is at the end of a row.
+        segment: number of the document, in a row that packs several.
+        given_position: positions that are not ``start + j``, as in packs in which each document starts at 0.
+        visible_until: number of source positions that a column may see, from 0 on (wait-k, streaming). The source of an
+            encoder or language model is its own sequence. In a stack of layers, a visible column may itself have seen
+            more. Blocks of columns that share the end of their block as the limit keep it exact.
+        is_global: True for columns that attend to all columns and are visible to all.
+        edges: pairs of columns of a graph, the same in every row.
+        decay: running sums of the logarithms of forget gates, which forgetting attention compares.
     """
 
     start: Int[Tensor, "batch"]
@@ -109,6 +115,27 @@ class Span(NamedTuple):
         if not isinstance(field, Tensor):
             raise ValueError(f"the mask requires Span.{name}, which this span lacks")
         return field
+
+    def edge_list(self) -> EdgeList:
+        """Return the edges. Raises ValueError if they are absent."""
+        if not isinstance(self.edges, EdgeList):
+            raise ValueError("the mask requires Span.edges, which this span lacks")
+        return self.edges
+
+    def is_consecutive(self, *, by_segment: bool, valid_only: bool) -> bool:
+        """Return whether positions increase by 1 per column. Reads the columns.
+
+        Args:
+            by_segment: positions may have any step where a new segment begins.
+            valid_only: steps to and from padding are ignored.
+        """
+        follows = self.position.diff(dim=1) == 1
+        if by_segment:
+            steps = self.read("segment").diff(dim=1)
+            follows = (follows & (steps == 0)) | (steps > 0)
+        if valid_only:
+            follows = follows | ~(self.valid[:, 1:] & self.valid[:, :-1])
+        return bool(follows.all())
 
     def fields(self) -> dict[str, Tensor]:
         """Return the fields with one entry per column that are present, except ``valid``."""
@@ -190,6 +217,14 @@ class Span(NamedTuple):
         """Raise TypeError if the span has edges."""
         if isinstance(self.edges, EdgeList):
             self.edges.refuse()
+
+
+def common_positions(query: Span, key: Span, batch: Index, i: Index, j: Index) -> tuple[Index, Index]:
+    """Return positions of query columns ``i`` and key columns ``j``, counted from a common origin."""
+    has_given_positions = isinstance(query.given_position, Tensor) or isinstance(key.given_position, Tensor)
+    if query.start is key.start and not has_given_positions:
+        return i, j
+    return query.position_at(batch, i), key.position_at(batch, j)
 
 
 def _padded(field: Tensor, columns: int) -> Tensor:

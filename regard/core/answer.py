@@ -24,7 +24,12 @@ MAX_ALTERNATIVES = 10  # displayed per position
 
 
 class LossAndSums(NamedTuple):
-    """Loss of each row (rows,), to be minimized, and the sums to report."""
+    """The loss of each row, and the sums to report.
+
+    Attributes:
+        loss: (rows,) to be minimized.
+        sums: sums over the rows.
+    """
 
     loss: Tensor
     sums: MetricSums
@@ -33,9 +38,11 @@ class LossAndSums(NamedTuple):
 class InputContext(NamedTuple):
     """Facts about an input that its prediction repeats.
 
-    ``weights``: each position's label and its weight in the pooled vector. ``truncated``: the input was shortened.
-    ``tokens``: the text of each answered position of the value, for an answer per position. ``values``: the value of
-    each field.
+    Attributes:
+        weights: each position's label and its weight in the pooled vector.
+        truncated: the input was shortened.
+        tokens: the text of each answered position of the value, for an answer per position.
+        values: the value of each field.
     """
 
     weights: Sequence[tuple[str, float]] = ()

@@ -24,15 +24,19 @@ EncodedRow = (
 
 
 class EncodedRows(NamedTuple):
-    """The row of each value, and whether it was shortened to the limit of the config.
+    """The encoded rows of values.
 
-    A field with an answer per position may split a long value into several rows, each a separate example in training:
-    ``counts`` is then the number of rows of each value, 0 for an empty one.
+    A field with an answer per position may split a long value into several rows, each a separate example in training.
+
+    Attributes:
+        rows: the row of each value.
+        truncated: for each value, whether it was shortened to the limit of the config.
+        counts: the number of rows of each value, 0 for an empty one; None: each value has one row.
     """
 
     rows: list[EncodedRow]
     truncated: list[bool]
-    counts: Sequence[int] | None = None  # None: each value has one row
+    counts: Sequence[int] | None = None
 
 
 class InputBatch(Protocol):
@@ -47,10 +51,14 @@ class InputBatch(Protocol):
 
 
 class Padded(NamedTuple):
-    """A batch of one field: ``values`` (rows, positions, *numbers), and ``valid`` (rows, positions), False in padding.
+    """A batch of one field.
 
-    A field whose parts are encoded separately has (rows, parts, positions, …) in both. ``answered`` (rows, positions):
-    the positions with an answer of their own; None if a row has one answer.
+    A field whose parts are encoded separately has (rows, parts, positions, …) in ``values`` and ``valid``.
+
+    Attributes:
+        values: (rows, positions, …) numbers of each position.
+        valid: (rows, positions) False in padding.
+        answered: (rows, positions) whether a position has an answer of its own; None if a row has one answer.
     """
 
     values: Tensor
@@ -68,11 +76,17 @@ class Padded(NamedTuple):
 
 
 class VisitDraws(NamedTuple):
-    """The random numbers of one visit of an example: a function of these three numbers and the stream only."""
+    """The random numbers of one visit of an example: a function of these three numbers and the stream only.
+
+    Attributes:
+        seed: the seed of the run.
+        index: the number of the example.
+        visit: 0 in evaluation.
+    """
 
     seed: int
     index: int  # type: ignore[assignment]  # hides tuple.index
-    visit: int  # 0 in evaluation
+    visit: int
 
     def stream(self, number: int) -> np.random.Generator:
         """Return the generator of a stream. Different uses, such as masks and noise, take different streams."""
@@ -146,7 +160,12 @@ class Field(Protocol):
 
 
 class Hidden(NamedTuple):
-    """An input of a field without one of its pieces: the row of the network, and the value of the wide part."""
+    """An input of a field without one of its pieces.
+
+    Attributes:
+        row: the row of the network.
+        value: the value of the wide part.
+    """
 
     row: EncodedRow
     value: Any

@@ -88,7 +88,13 @@ WHOLE = Site("whole")
 
 
 class Alternative(NamedTuple):
-    """One possible prediction, its log-probability in nats, and its id in a vocabulary, if it has one."""
+    """One possible prediction.
+
+    Attributes:
+        label: its text.
+        log_probability: log-probability of the label in nats.
+        id: of the label in a vocabulary; None without one.
+    """
 
     label: str
     log_probability: float
@@ -118,12 +124,23 @@ class Prediction(NamedTuple):
 
     @classmethod
     def best(cls, site: Site, kind: PredictionKind, alternatives: Sequence[Alternative]) -> Prediction:
-        """Return the prediction of the first of ``alternatives``."""
+        """Return the prediction of the first alternative.
+
+        Args:
+            site: the site.
+            kind: the type of the labels.
+            alternatives: the most probable labels, best first; at least one.
+        """
         return cls(site, kind, alternatives[0].label, alternatives[0].log_probability, tuple(alternatives))
 
 
 class Axis(NamedTuple):
-    """Positions along one side of the weights; ``name`` is their type (token, second, date, node)."""
+    """Positions along one side of the weights.
+
+    Attributes:
+        name: the type of the positions: token, second, date, node, …
+        labels: the text of each position.
+    """
 
     name: str
     labels: tuple[str, ...]
@@ -162,7 +179,16 @@ class AttentionMap(NamedTuple):
     def at(
         cls, place: str, weights: Tensor, query: Axis, key: Axis, allowed: Tensor | None = None, source: Any = None
     ) -> AttentionMap:
-        """Return the map of an attention by its name in ``attention.observe``."""
+        """Return the map of an attention by its name.
+
+        Args:
+            place: the name in ``attention.observe``, such as ``encoder.0.self``.
+            weights: (heads, query, key).
+            query: the axis of the rows.
+            key: the axis of the columns.
+            allowed: (query, key) whether a query may attend to a key; None: to all keys.
+            source: see the attributes.
+        """
         names = place.split(".")
         number = next((index for index, name in enumerate(names) if name.isdecimal()), None)
         if number is None:
@@ -188,7 +214,15 @@ class Influence(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """All displayed data of one input. ``facts``: JSON values by name, such as ``unknown``: the unknown pieces."""
+    """All displayed data of one input.
+
+    Attributes:
+        surfaces: the sequences and graphs that the model reads and writes.
+        predictions: the predictions on these surfaces.
+        attention: the weights of each attention.
+        influences: the influence of each piece on a prediction; () if not computed.
+        facts: JSON values by name, such as ``unknown``: the unknown pieces.
+    """
 
     surfaces: tuple[Surface, ...]
     predictions: tuple[Prediction, ...] = ()
@@ -226,7 +260,13 @@ class Traced(Protocol):
 
 
 def with_attributes(predictor: Shared, *cached: str, **changed: Any) -> Shared:
-    """Return a copy of a predictor with ``changed`` attributes, without the ``cached`` ones. Others are shared."""
+    """Return a copy of a predictor with other attributes; all others are shared.
+
+    Args:
+        predictor: the predictor.
+        cached: names of attributes that the copy computes again.
+        changed: the new values, by name.
+    """
     other = copy.copy(predictor)
     vars(other).update(changed)
     for name in cached:

@@ -37,11 +37,16 @@ class InputForm(NamedTuple):
 class PredictorInterface(NamedTuple):
     """Descriptions of a predictor's inputs and outputs, and how a server calls it.
 
-    ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
-    ``length`` counts tokens of an output, which servers limit. None: a request has no settings. ``predict``: (input,
-    settings, interrupted) → output; a long prediction raises PredictionInterrupted soon after ``interrupted()`` is
-    true. ``purpose``: a sentence about the use of the model, for readers; empty if unknown. ``classes``: the names of
-    the classes of its answers; () for other answers. ``form``: the fields of an input.
+    Attributes:
+        takes: the input, as a noun with its article.
+        gives: the output, as a noun.
+        settings: the run's own values of the fields that a request may set, all of which may be None; a field
+            ``length`` counts tokens of an output, which servers limit. None: a request has no settings.
+        predict: (input, settings, interrupted) → output; a long prediction raises PredictionInterrupted soon after
+            ``interrupted()`` is true.
+        purpose: a sentence about the use of the model, for readers; empty if unknown.
+        classes: the names of the classes of its answers; () for other answers.
+        form: the fields of an input.
     """
 
     takes: str

@@ -22,19 +22,34 @@ State = Any  # recursive: Tensor | tuple[State, ...], which type checkers do not
 
 
 def select(state: State, rows: Int[Tensor, "rows"]) -> State:
-    """Return the state of ``rows`` (any order, repeats allowed): beam reorder, or dropping finished rows."""
+    """Return the state of some rows: beam reorder, or dropping finished rows.
+
+    Args:
+        state: the state.
+        rows: (rows,) indices of rows, in any order, repeats allowed.
+    """
     return _walk(state, "select", lambda leaf: leaf.index_select(0, rows), rows)
 
 
 def repeat(state: State, times: int) -> State:
-    """Return the state with each row repeated ``times`` times, as when a beam is opened: rows 0, 0, …, 1, 1, …"""
+    """Return the state with each row repeated, as when a beam is opened: rows 0, 0, …, 1, 1, …
+
+    Args:
+        state: the state.
+        times: the number of copies of each row.
+    """
     return _walk(state, "repeat", lambda leaf: leaf.repeat_interleave(times, 0), times)
 
 
 def truncate(state: State, length: Int[Tensor, "batch"]) -> State:
-    """Return the state after only ``length`` positions of each row, to undo a rejected draft.
+    """Return the state after only some positions of each row, to undo a rejected draft.
 
-    Raises ``TypeError`` for a memory without history (a recurrent cell's): keep the earlier state.
+    Args:
+        state: the state.
+        length: (batch,) the number of positions of each row.
+
+    Raises:
+        TypeError: for a memory without history (a recurrent cell's); use the earlier state instead.
     """
 
     def refuse(leaf: Tensor) -> Tensor:
@@ -60,9 +75,14 @@ def leaves(state: State) -> list[Tensor]:
 
 
 def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
-    """Return the tree of ``like`` with these tensors, in the order of ``leaves``.
+    """Return the tree of a state with other tensors.
 
-    Raises ValueError if their number, dtypes or sizes, except the number of rows, differ.
+    Args:
+        like: the state that gives the tree.
+        tensors: its tensors, in the order of ``leaves``.
+
+    Raises:
+        ValueError: if their number, dtypes or sizes, except the number of rows, differ.
     """
     old = leaves(like)
     formats = [f"{tensor.dtype} {list(tensor.shape[1:])}" for tensor in tensors]
@@ -84,7 +104,13 @@ def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
 
 
 def reset_rows(state: State, start: State, rows: Bool[Tensor, "rows"]) -> State:
-    """Return the state with the values of ``start`` in these rows; both have the same sizes."""
+    """Return the state with the values of another one in some rows.
+
+    Args:
+        state: the state.
+        start: the other state, with the same sizes.
+        rows: (rows,) True for rows that are replaced.
+    """
     pairs = zip(leaves(state), leaves(start), strict=True)
     return rebuilt(state, [torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old) for old, new in pairs])
 

@@ -25,7 +25,12 @@ Carry = tuple[Tensor, ...]  # state carried from batch to batch, dimension 0 is 
 
 
 class ExampleIndices(NamedTuple):
-    """The examples of a batch, and how often the run has used each of them (``visit``), both (examples,)."""
+    """The examples of a batch.
+
+    Attributes:
+        index: (examples,) the number of each example.
+        visit: (examples,) the number of times that the run has used it.
+    """
 
     index: Indices  # type: ignore[assignment]  # hides tuple.index
     visit: Indices
@@ -72,12 +77,15 @@ class Examples(Protocol):
 
 
 class LossTerms(NamedTuple):
-    """The loss of one batch, in units of ``batch.weight``, and the sums to report.
+    """The loss of one batch, and the sums to report.
 
-    ``minimized`` carries the gradient and includes smoothing and auxiliary losses. ``sums`` are detached. ``carry``:
-    initial state of the next batch of the same lanes, a tuple of tensors with rows as in the batch; () for most tasks.
-    It is carried from update to update of an epoch and into checkpoints, detached from the gradient. It is () at the
-    start of an epoch or validation, and after an update without a finite loss.
+    Attributes:
+        minimized: the loss in units of ``batch.weight``; it carries the gradient and includes smoothing and auxiliary
+            losses.
+        sums: sums to report, detached.
+        carry: initial state of the next batch of the same lanes, a tuple of tensors with rows as in the batch; () for
+            most tasks. It is carried from update to update of an epoch and into checkpoints, detached from the
+            gradient. It is () at the start of an epoch or validation, and after an update without a finite loss.
     """
 
     minimized: Tensor
@@ -89,28 +97,43 @@ Objective = Callable[[nn.Module, Any, Carry], LossTerms]  # (net, batch, carry)
 
 
 class CodecsAndSpec(NamedTuple):
-    """The codecs between inputs and numbers (tokenizers, classes …), and sizes as plain JSON for ``plan.json``."""
+    """The codecs of a run, and the sizes of its network.
+
+    Attributes:
+        codecs: between inputs and numbers: tokenizers, classes, …
+        spec: sizes as plain JSON, for ``plan.json``.
+    """
 
     codecs: Any
     spec: dict[str, int]
 
 
 class Data(NamedTuple):
-    """All inputs of training."""
+    """All inputs of training.
+
+    Attributes:
+        train: the training examples.
+        valid: the validation examples; None without validation data.
+        codecs: the codecs of the run.
+        spec: the sizes of its network.
+        contents: digest of each prepared part, by the name of its folder.
+        longest: tokens of the longest sequence, for warnings; 0: unknown.
+    """
 
     train: Examples
     valid: Examples | None
     codecs: Any
     spec: dict[str, int]
-    contents: dict[str, str]  # digest of each prepared part, by the name of its folder
-    longest: int = 0  # tokens of the longest sequence, for warnings; 0: unknown
+    contents: dict[str, str]
+    longest: int = 0
 
 
 class Combined(NamedTuple):
     """The choice of a run whose network was trained alone.
 
     Attributes:
-        network, wide: the weights of both outputs.
+        network: the weight of the output of the network.
+        wide: the weight of the output of the baseline.
         chosen: ``network``, ``baseline`` or ``both``.
         figures: the loss and the metrics of the combination on the validation data.
         data: the data, whose codecs and validation examples now have these weights.
@@ -124,19 +147,30 @@ class Combined(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A metric that validation may report in addition to the loss."""
+    """A metric that validation may report in addition to the loss.
+
+    Attributes:
+        lower_is_better: whether a lower value is better.
+        by_predictor: its sums come from ``Predictor.measure``; otherwise from the objective.
+        ratio: of sums; False if it also depends on the number of examples.
+        baseline: the metric of a model that ignores its inputs, or its value.
+        slow: computed for the baseline of a run on request only.
+    """
 
     lower_is_better: bool
-    by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
-    ratio: bool = True  # of sums; False if it also depends on the number of examples
-    baseline: str | float | None = None  # the metric of a model that ignores its inputs, or its value
-    slow: bool = False  # computed for the baseline of a run on request only
+    by_predictor: bool = False
+    ratio: bool = True
+    baseline: str | float | None = None
+    slow: bool = False
 
 
 class MetricTable(NamedTuple):
     """Results of an evaluation that are more than one number: rows under the names of columns.
 
-    ``square``: after the first column, which names the rows, the table is a square of counts and can be drawn.
+    Attributes:
+        columns: the names of the columns.
+        rows: the cells of each row.
+        square: after the first column, which names the rows, the table is a square of counts and can be drawn.
     """
 
     columns: tuple[str, ...]
@@ -145,11 +179,18 @@ class MetricTable(NamedTuple):
 
 
 class Card(NamedTuple):
-    """The task's lines of a model card."""
+    """The task's lines of a model card.
+
+    Attributes:
+        pipeline_tag: the tag of the task on model hubs.
+        usage: Python that continues ``model = regard.load(…)``.
+        command: the command line after ``regard`` that uses a run, with {run} for its folder.
+        languages: (config) → codes of the languages of a model.
+    """
 
     pipeline_tag: str
-    usage: str  # Python that continues ``model = regard.load(…)``
-    command: str  # the command line after ``regard`` that uses a run, with {run} for its folder
+    usage: str
+    command: str
     languages: Callable[[Any], list[str]] = lambda config: []
 
 
@@ -231,81 +272,102 @@ ProgressCallback = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task. Variants are made by ``dataclasses.replace``; every field is used in one place."""
+    """One task. Variants are made by ``dataclasses.replace``; every field is used in one place.
+
+    Attributes:
+        name: the name, as ``task.kind`` has it.
+        open: codecs of a prepared run.
+        prepare: files to examples; creates codecs or reopens them.
+        build: (config, spec) to a net; reads no file.
+        small_spec: the smallest sizes of a net, to validate a config without data.
+        objective: (config) → the loss of a batch, see ``Objective``.
+        predictor: (net, codecs, config, engine=…).
+        compute_metrics: ratios of the objective's sums, and of those of the predictor that are present; "loss" is the
+            validation loss.
+        metrics: in addition to the loss.
+        card: or a function of the config.
+        sample: writes a tiny corpus and returns its config as nested tables, for the laws.
+        sample_lines: a few inputs for ``Predictor.read``, for the laws.
+        held_out_samples: for the laws: (folder, config of ``sample``) → configs with equal training data whose held-out
+            data differ in every text and label; unset: the sample, and the same with fewer validation lines.
+        unit: plural noun of the units of ``Batch.weight`` and ``Examples.token_counts``.
+        serves: endpoints of a server beyond prediction: "translate", "generate".
+        evaluated_as: how files are split for evaluation, for reports: {"context": 256, "stride": 256}.
+        row_inputs: (config, file of rows, columns or () for the default ones) → the location and the text for
+            ``Predictor.read`` of each row; None: inputs are lines only.
+        lint_rows: (section data, corpora) → the input as text, the target if any, and the location of each example, for
+            a check of the data; None: the data have no separate examples.
+        lint: (config, maximum findings of a kind, progress) → a ``data.lint.check.LintReport`` of examples that are no
+            texts; None: ``lint_rows``.
+        lint_unit: noun of the space-separated units of these inputs, or a function of the section data; None if inputs
+            are not text.
+        tables: (sums of an evaluation, codecs) → tables such as metrics by class.
+        baseline: (codecs) → the prediction of a model that ignores its inputs, such as the majority label or the mean.
+        fit_baseline: fits a baseline that reads the inputs; None: the task has no baseline for this config.
+        open_baseline: the saved one.
+        combine: (run, trained network, data with a validation part): chooses and saves the weights of network and
+            baseline for a config that ``is_combined``.
+        baseline_predictor: (run, codecs) → the saved ``OutputBaseline`` with the interface of the predictor; None: it
+            is never used alone.
+        with_memory: (run, codecs, predictor, threshold) → a predictor that uses the saved ``OutputBaseline`` for near
+            inputs.
+        choose_baseline: (config, predictor, baseline, validation examples, interrupted) →
+            ``runs.baseline_choice.BaselineChoice``, or None if there are too few examples.
+        outcomes: (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and
+            comparisons. The predictor has ``labels``, () for numbers. None: the task has no separate answers.
+        held_out: (files of an evaluation) → ``core.outcomes.HeldOut`` of ``data.train``, for cross-validation; its
+            corpora have a ``share`` by hash. None: no cross-validation.
+        baseline_outcomes: (baseline, examples) → the ``Outcomes`` of a ``TaskBaseline``, with the same values as
+            ``outcomes``, for a task whose examples are one graph; None: the network and the baseline are compared by
+            groups of examples.
+        reference_test: (config, predictor, files) → a ``tasks.reference_test.ReferenceTest``: evaluation compares
+            outputs with references, and its baselines are ``OutputBaseline``; None: it uses the metrics of validation.
+        scores: inputs of ``regard score``: see ``core.predictor_interface``.
+        initialize: (run, network, data): sets initial weights that depend on the data, before the first update of a
+            run.
+        engine_trials: (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no
+            choice.
+        export_form: (config) → the form of the network for formats of other toolkits; None: not supported.
+        examples: (config, prepared data) → inputs of the validation data as lines for ``Predictor.read``, for display.
+    """
 
     name: str
-    open: Callable[[RunFiles], CodecsAndSpec]  # codecs of a prepared run
-    prepare: Callable[
-        [RunFiles, Report, ProgressCallback | None], Data
-    ]  # files to examples; creates codecs or reopens them
-    build: Callable[[Any, Mapping[str, int]], nn.Module]  # (config, spec) to a net; reads no file
-    small_spec: Mapping[str, int]  # the smallest sizes of a net, to validate a config without data
+    open: Callable[[RunFiles], CodecsAndSpec]
+    prepare: Callable[[RunFiles, Report, ProgressCallback | None], Data]
+    build: Callable[[Any, Mapping[str, int]], nn.Module]
+    small_spec: Mapping[str, int]
     objective: Callable[[Any], Objective]
-    predictor: Callable[..., Predictor]  # (net, codecs, config, engine=…)
+    predictor: Callable[..., Predictor]
     compute_metrics: Callable[[MetricSums], dict[str, float]]
-    # ratios of the objective's sums, and of those of the predictor that are present; "loss" is the validation loss
-    metrics: Mapping[str, Metric]  # in addition to the loss
-    card: Card | Callable[[Any], Card]  # or a function of the config
-    sample: Callable[
-        [Path], Mapping[str, Any]
-    ]  # writes a tiny corpus and returns its config as nested tables, for the laws
-    sample_lines: Sequence[str]  # a few inputs for ``Predictor.read``, for the laws
+    metrics: Mapping[str, Metric]
+    card: Card | Callable[[Any], Card]
+    sample: Callable[[Path], Mapping[str, Any]]
+    sample_lines: Sequence[str]
     held_out_samples: Callable[[Path, Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None = None
-    # for the laws: (folder, config of ``sample``) → configs with equal training data whose held-out data differ in
-    # every text and label; unset: the sample, and the same with fewer validation lines
-    unit: str = "tokens"  # plural noun of the units of ``Batch.weight`` and ``Examples.token_counts``
-    serves: frozenset[str] = frozenset()  # endpoints of a server beyond prediction: "translate", "generate"
+    unit: str = "tokens"
+    serves: frozenset[str] = frozenset()
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
-    # how files are split for evaluation, for reports: {"context": 256, "stride": 256}
     row_inputs: Callable[[Any, Path, Sequence[str | int]], Iterator[tuple[str, str]]] | None = None
-    # (config, file of rows, columns or () for the default ones) → the location and the text for ``Predictor.read`` of
-    # each row; None: inputs are lines only
     lint_rows: Callable[[Any, Sequence[Any]], Iterator[tuple[str, str | None, str]]] | None = None
-    # (section data, corpora) → the input as text, the target if any, and the location of each example, for a check of
-    # the data; None: the data have no separate examples
     lint: Callable[[Any, int, ProgressCallback], Any] | None = None
-    # (config, maximum findings of a kind, progress) → a ``data.lint.check.LintReport`` of examples that are no texts;
-    # None: ``lint_rows``
     lint_unit: str | Callable[[Any], str | None] | None = "word"
-    # noun of the space-separated units of these inputs, or a function of the section data; None if inputs are not text
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
-    # (sums of an evaluation, codecs) → tables such as metrics by class
     baseline: Callable[[Any], Any] | None = None
-    # (codecs) → the prediction of a model that ignores its inputs, such as the majority label or the mean
     fit_baseline: Callable[[RunFiles, Data], TaskBaseline | None] = lambda run, data: None
-    # fits a baseline that reads the inputs; None: the task has no baseline for this config
-    open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
+    open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None
     combine: Callable[[RunFiles, nn.Module, Data], Combined] | None = None
-    # (run, trained network, data with a validation part): chooses and saves the weights of network and baseline for a
-    # config that ``is_combined``
     baseline_predictor: Callable[[RunFiles, Any], Predictor] | None = None
-    # (run, codecs) → the saved ``OutputBaseline`` with the interface of the predictor; None: it is never used alone
     with_memory: Callable[[RunFiles, Any, Any, float], Any] | None = None
-    # (run, codecs, predictor, threshold) → a predictor that uses the saved ``OutputBaseline`` for near inputs
     choose_baseline: Callable[[Any, Any, Any, Any, Callable[[], bool]], Any] | None = None
-    # (config, predictor, baseline, validation examples, interrupted) → ``runs.baseline_choice.BaselineChoice``, or None
-    # if there are too few examples
     outcomes: Callable[[Any, Any], Any] | None = None
-    # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
-    # The predictor has ``labels``, () for numbers. None: the task has no separate answers
     held_out: Callable[[RunFiles], Any] | None = None
-    # (files of an evaluation) → ``core.outcomes.HeldOut`` of ``data.train``, for cross-validation; its corpora have a
-    # ``share`` by hash. None: no cross-validation
     baseline_outcomes: Callable[[Any, Any], Any] | None = None
-    # (baseline, examples) → the ``Outcomes`` of a ``TaskBaseline``, with the same values as ``outcomes``, for a task
-    # whose examples are one graph; None: the network and the baseline are compared by groups of examples
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
-    # (config, predictor, files) → a ``tasks.reference_test.ReferenceTest``: evaluation compares outputs with
-    # references, and its baselines are ``OutputBaseline``; None: it uses the metrics of validation
-    scores: Literal["pairs", "texts"] | None = None  # inputs of ``regard score``: see ``core.predictor_interface``
+    scores: Literal["pairs", "texts"] | None = None
     initialize: Callable[[RunFiles, nn.Module, Data], None] | None = None
-    # (run, network, data): sets initial weights that depend on the data, before the first update of a run
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
-    # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice
     export_form: Callable[[Any], ExportForm] | None = None
-    # (config) → the form of the network for formats of other toolkits; None: not supported
     examples: Callable[[Any, Data], Iterable[str]] = lambda config, data: ()
-    # (config, prepared data) → inputs of the validation data as lines for ``Predictor.read``, for display
 
     def card_of(self, config: Any) -> Card:
         """Return the lines of a run's model card."""
@@ -317,9 +379,15 @@ class Task:
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:
-    """Return the task of that name, or of ``package.module:NAME``. Raises ConfigError if it does not exist.
+    """Return the task of a name.
 
-    ``saved``: the name comes from a run folder, which may come from someone else: only names of the table are accepted.
+    Args:
+        kind: a name of ``TASKS``, or ``package.module:NAME``.
+        saved: whether the name comes from a run folder, which may come from someone else; only names of the table are
+            accepted then.
+
+    Raises:
+        ConfigError: if it does not exist.
     """
     task = locate(kind, saved=saved).task()
     if not isinstance(task, Task):

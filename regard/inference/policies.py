@@ -18,10 +18,14 @@ from regard.errors import ConfigError
 class Draft(NamedTuple):
     """The words of a hypothesis, and what a policy knows of them.
 
-    ``words``: all words, those committed earlier first. ``committed``: the number of these. ``ended``: whether the last
-    word is complete. ``previous``: the words of the hypothesis before this one. ``attended``: for each word, the number
-    of source units up to the last one that its pieces attend to; () unless the policy requested it. ``agreed``: what
-    ``Policy.agreed`` returned for the hypothesis before this one.
+    Attributes:
+        words: all words, those committed earlier first.
+        committed: the number of these.
+        ended: whether the last word is complete.
+        previous: the words of the hypothesis before this one.
+        attended: for each word, the number of source units up to the last one that its pieces attend to; () unless the
+            policy requested it.
+        agreed: what ``Policy.agreed`` returned for the hypothesis before this one.
     """
 
     words: Sequence[str]
@@ -39,14 +43,19 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """Base of policies. ``lag``: see each policy; ``least`` is its minimum. ``unit``: of the source, in the plural."""
+    """Base of policies.
+
+    Attributes:
+        lag: see each policy; ``least`` is its minimum.
+        unit: of the source, in the plural.
+    """
 
     lag: int
     unit: str = "source words"
     name: ClassVar[PolicyName]
     least: ClassVar[int] = 1
-    needs_attention: ClassVar[bool] = False  # whether ``commit`` requires ``attended``
-    paces: ClassVar[bool] = False  # whether the number of words read decides alone
+    needs_attention: ClassVar[bool] = False
+    paces: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.lag < self.least:
@@ -64,7 +73,12 @@ class Policy(ABC):
         return read
 
     def may_write(self, read: int, committed: int) -> int | None:
-        """Return the number of further words that may be committed after ``read`` source units; None: no limit."""
+        """Return the number of further words that may be committed; None: no limit.
+
+        Args:
+            read: the number of source units that were read.
+            committed: the number of words that were committed earlier.
+        """
         return None
 
     @property
@@ -73,18 +87,31 @@ class Policy(ABC):
         return self.name
 
     def agreed(self, draft: Draft) -> tuple[int, ...]:
-        """Return the counts that the next draft of this stream must contain."""
+        """Return the counts that the next draft of this stream must contain.
+
+        Args:
+            draft: the words of the hypothesis.
+        """
         return ()
 
     @abstractmethod
     def commit(self, draft: Draft, read: int) -> int:
-        """Return the number of words to commit in all, at least ``draft.committed``."""
+        """Return the number of words to commit in all, at least ``draft.committed``.
+
+        Args:
+            draft: the words of the hypothesis.
+            read: the number of source units that it is based on.
+        """
 
 
 class WaitK(Policy):
     """Wait-k (Ma et al. 2019, Eq. 4): word t is written after g(t) = min(k + t − 1, |x|) source words; k is the lag.
 
     If the model predicts END before the source has ended, nothing is written: the next word waits.
+
+    Attributes:
+        lag: k, at least 1.
+        unit: of the source, in the plural.
     """
 
     name = "wait-k"
@@ -108,6 +135,11 @@ class LocalAgreement(Policy):
     The lag is the number of source units between two hypotheses, and ``agree`` is n. The last word of a hypothesis that
     has not ended is incomplete. A stream carries n − 2 counts instead of n − 1 hypotheses. If m hypotheses agree on
     k words, and the next one agrees with the last one on j, all agree on min(j, k).
+
+    Attributes:
+        lag: the number of source units between two hypotheses, at least 1.
+        unit: of the source, in the plural.
+        agree: the number n of hypotheses, 2 to 8.
     """
 
     agree: int = DEFAULT_AGREE
@@ -154,6 +186,10 @@ class AlignAtt(Policy):
 
     A is the attention of one head, without END of the source, which heads use as a sink. The first word with a piece
     that attends to one of the last f source units waits, and all words after it.
+
+    Attributes:
+        lag: f, at least 0.
+        unit: of the source, in the plural.
     """
 
     name = "alignatt"
@@ -178,8 +214,8 @@ def make_policy(name: PolicyName, lag: int, unit: str = "source words", *, agree
     """Return the policy of that name.
 
     Args:
-        name: of the policy.
-        lag: see the policies.
+        name: ``wait-k``, ``local-agreement`` or ``alignatt``.
+        lag: the lag: see each policy.
         unit: of the source, in the plural, for messages.
         agree: of local agreement, the number of hypotheses; None for 2.
 

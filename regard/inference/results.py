@@ -17,14 +17,23 @@ REPR_LENGTH = 60  # maximum characters of a text in a one-line representation
 
 
 class Candidate(NamedTuple):
-    """One output of a translation."""
+    """One output of a translation.
+
+    Attributes:
+        text: the output.
+        score: the value by which the search ranked it.
+        log_probability: log P(output | source) in nats.
+        pieces: its pieces, without the end symbol.
+        piece_log_probabilities: in nats; that of the end symbol is last, if the output is finished.
+        finished: False if the length limit truncated it.
+    """
 
     text: str
-    score: float  # the value by which the search ranked it
-    log_probability: float  # log P(output | source) in nats
+    score: float
+    log_probability: float
     pieces: list[str]
-    piece_log_probabilities: list[float]  # in nats; that of the end symbol is last, if the output is finished
-    finished: bool  # False if the length limit truncated it
+    piece_log_probabilities: list[float]
+    finished: bool
 
     def __repr__(self) -> str:
         text, pieces = shortened(self.text, REPR_LENGTH), pluralize(len(self.pieces), "piece")
@@ -55,9 +64,8 @@ class Translation:
             model reads ``<unk>`` instead.
         unread: number of pieces at the end of the input that were cropped (``data.long_sources = "cropped"``).
 
-    Attributes:
-        recalled: the cosine of the input with the training pair whose target is the best output; None if it was
-            searched.
+    An output of a translation memory has ``recalled``: the cosine of the input with the training pair whose target is
+    the output; None if the output was searched.
     """
 
     def __init__(

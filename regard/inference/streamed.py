@@ -23,8 +23,12 @@ class Advances(Protocol):
 class Streamed:
     """One output that was streamed.
 
-    ``delays``: for each word, the source words that were read when it was complete. ``revisions``: words of unstable
-    text that a later hypothesis changed or removed. ``steps``: the seconds of computation of each request.
+    Attributes:
+        source_length: the number of words of the source.
+        text: the committed output.
+        delays: for each word, the number of source words that were read when it was complete.
+        revisions: words of unstable text that a later hypothesis changed or removed.
+        steps: the seconds of computation of each request.
     """
 
     source_length: int

@@ -17,8 +17,12 @@ CURSOR = re.compile(f"[0-9]{{1,9}}-[0-9a-f]{{8}}(?:-[0-9]{{1,6}}){{0,{MOST_AGREE
 class StreamInput(NamedTuple):
     """A source so far, and the output so far. A repeated request gives the same answer.
 
-    ``text``: the source from its beginning; its last word counts once a space follows it, or with ``final``. ``final``:
-    whether the source has ended. ``committed``, ``unstable``, ``cursor``: as in the previous ``StreamOutput``.
+    Attributes:
+        text: the source from its beginning; its last word counts once a space follows it, or with ``final``.
+        committed: as in the previous ``StreamOutput``.
+        unstable: as in the previous ``StreamOutput``.
+        final: whether the source has ended.
+        cursor: as in the previous ``StreamOutput``.
     """
 
     text: str
@@ -31,11 +35,15 @@ class StreamInput(NamedTuple):
 class StreamOutput(NamedTuple):
     """The output so far.
 
-    ``committed``: the text that is never taken back; ``new``: its last part, which this request has added.
-    ``unstable``: the rest of the present hypothesis. ``final``: whether the output is complete and the stream closed.
-    ``rest``: text with which the next stream begins, if the source was closed at the end of a sentence or of the
-    model's context. ``read``: source words that the hypothesis is based on. ``cursor``: these words in a short form,
-    and the counts that the policy carries.
+    Attributes:
+        committed: the text that is never taken back.
+        new: its last part, which this request has added.
+        unstable: the rest of the present hypothesis.
+        final: whether the output is complete and the stream closed.
+        rest: text with which the next stream begins, if the source was closed at the end of a sentence or of the
+            model's context.
+        read: source words that the hypothesis is based on.
+        cursor: these words in a short form, and the counts that the policy carries.
     """
 
     committed: str
@@ -47,7 +55,12 @@ class StreamOutput(NamedTuple):
     cursor: str = ""
 
     def request(self, text: str, *, final: bool) -> StreamInput:
-        """Return the next request of this stream, with the source so far."""
+        """Return the next request of this stream.
+
+        Args:
+            text: the source so far, from its beginning.
+            final: whether the source has ended.
+        """
         return StreamInput(text, self.committed, self.unstable, final=final, cursor=self.cursor)
 
 

@@ -78,7 +78,16 @@ class Inspection:
             raise ConfigError(f"the format of {path.name} is unknown", help="end it in .html, .json or .npz")
 
     def draw(self, path: str | Path, show: Picture | None = None, head: str | None = None) -> None:
-        """Draw a picture to a ``.svg`` or ``.png`` file; see ``regard.inspection.pictures.save_picture``."""
+        """Draw a picture to a ``.svg`` or ``.png`` file; requires matplotlib.
+
+        Args:
+            path: the file.
+            show: the picture; None: the influence of each piece if it was computed, otherwise the attention.
+            head: the layer, or LAYER:N for one head; None: the pooling, otherwise the mean of the last layer.
+
+        Raises:
+            ConfigError: if the inspection does not have this picture, or matplotlib is not installed.
+        """
         from regard.inspection.pictures import save_picture
 
         save_picture(self.observation, self.document, Path(path), show, head)

@@ -16,8 +16,11 @@ from regard.tasks.translation.translator import Translator
 class StreamSettings(NamedTuple):
     """Settings of a stream; None for their defaults.
 
-    ``policy``: its name. ``lag``: in words, see the policies. ``splits``: complete a sentence when another one begins.
-    ``agree``: of local agreement, the number of hypotheses.
+    Attributes:
+        policy: its name.
+        lag: in words, see the policies.
+        splits: complete a sentence when another one begins.
+        agree: of local agreement, the number of hypotheses.
     """
 
     policy: PolicyName | None = None

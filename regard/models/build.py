@@ -46,7 +46,10 @@ ARCHITECTURES: dict[str, Architecture] = {
 def build(config: ModelConfig, *, source_types: int, target_types: int) -> EncoderDecoder:
     """Build the model of tokens of that config, initialized from torch's default generator.
 
-    ``share = "all"`` requires a joint vocabulary: source_types == target_types.
+    Args:
+        config: the model; ``share = "all"`` requires a joint vocabulary.
+        source_types: entries of the source vocabulary.
+        target_types: entries of the target vocabulary.
     """
     if config.share == "all" and source_types != target_types:
         raise ValueError(
@@ -78,7 +81,10 @@ def build_recognizer(config: SpeechModelConfig, *, channels: int, target_types: 
 def build_forecaster(config: ForecasterModelConfig, sizes: ForecastSizes, *, features: int) -> Forecaster:
     """Build a model from series to forecasts, initialized from torch's default generator.
 
-    ``features``: numbers of a time step of an encoded sequence.
+    Args:
+        config: the model.
+        sizes: numbers of time steps, series and outputs.
+        features: numbers of a time step of an encoded sequence.
     """
     side, writer, together = config.encoder, config.decoder, config.channels == "together"
     encoder = ARCHITECTURES[side.kind].encoder(side, frame_input(features, side.embedding_width, side.input))

@@ -26,15 +26,21 @@ class Classified(NamedTuple):
 
 
 class SequenceClassifier(nn.Module):
-    """W Σ_j α_j h_j + b. α is 1 at one position, equal for all valid ones, or softmax(v·tanh(U h_j)) (``pooling``).
+    """W Σ_j α_j h_j + b, with weights α of the positions by ``pooling``.
 
-    The last is additive attention with one learned query (Yang et al. 2016, §2.2).
+    Attention pooling is additive attention with one learned query (Yang et al. 2016, §2.2).
 
-    ``separate``: an example is two consecutive rows, each encoded separately, to u and v. Its logits are
-    W max(0, W_c [u; v; |u − v|; u ∘ v] + b_c) + b (Conneau et al. 2017, §3.1).
-
-    ``window``: a row with more positions is encoded in consecutive windows of this size. The sum is over the positions
-    of all its windows, with weights as for one sequence; a pooling of one position has no meaning there.
+    Args:
+        encoder: reads tokens or frames.
+        classes: the number of outputs.
+        pooling: α: 1 at one position (``first``, ``last``), equal for all valid ones (``mean``), or softmax(v·tanh(U
+            h_j)) (``attention``).
+        dropout: dropout probability of the pooled vector.
+        separate: an example is two consecutive rows, each encoded separately, to u and v. Its logits are W max(0, W_c
+            [u; v; |u − v|; u ∘ v] + b_c) + b (Conneau et al. 2017, §3.1).
+        window: a row with more positions is encoded in consecutive windows of this size. The sum is over the positions
+            of all its windows, with weights as for one sequence; a pooling of one position has no meaning there. None:
+            no limit.
     """
 
     def __init__(
@@ -113,7 +119,13 @@ def build_classifier(
 
 
 class TokenTagger(nn.Module):
-    """W h_j + b for each position j: the logits of its classes, independent of other positions' classes."""
+    """W h_j + b for each position j: the logits of its classes, independent of other positions' classes.
+
+    Args:
+        encoder: reads tokens.
+        classes: the number of tags.
+        dropout: dropout probability of the states h.
+    """
 
     def __init__(self, encoder: Encoder, classes: int, *, dropout: float) -> None:
         super().__init__()

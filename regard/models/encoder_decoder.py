@@ -23,7 +23,13 @@ def shift_right(output: Int[Tensor, "rows length"], begin: int) -> Int[Tensor, "
 
 
 class PairLoss(NamedTuple):
-    """Sums in nats: ``smoothed``, which training minimizes, ``nll`` of the decoder, and ``ctc`` if the model has it."""
+    """Sums of a batch of pairs, in nats.
+
+    Attributes:
+        smoothed: the loss that training minimizes.
+        nll: of the decoder, without smoothing.
+        ctc: of CTC; None without it.
+    """
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
@@ -31,10 +37,15 @@ class PairLoss(NamedTuple):
 
 
 class Session(NamedTuple):
-    """State of search between two steps: the memory of the sentences being read and the decoder's state.
+    """State of search between two steps.
 
-    ``copied``: pointer memory of a model with copying, () for any other. ``select`` also drops sentences that no row
-    reads any more, once they are half of the memory.
+    ``select`` also drops sentences that no row reads any more, once they are half of the memory.
+
+    Attributes:
+        memory: of the sentences that are read.
+        state: of the decoder.
+        sentences: their number.
+        copied: pointer memory of a model with copying, () for any other.
     """
 
     memory: Memory

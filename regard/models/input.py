@@ -22,9 +22,12 @@ Positions = Int[Tensor, "rows length"]
 
 
 class Embedded(NamedTuple):
-    """Vectors of the positions and their span; an input that subsamples returns fewer positions than it reads.
+    """Output of an input layer, which may have fewer positions than were read.
 
-    ``values``: vectors that layers add to the values of their attention; None if the input has no such table.
+    Attributes:
+        x: (rows, length, width) vectors of the positions.
+        span: their positions and padding.
+        values: vectors that layers add to the values of their attention; None if the input has no such table.
     """
 
     x: Vectors
@@ -107,9 +110,9 @@ class Input(nn.Module, ABC):
 class TokenInput(Input):
     """Dropout(scale · E[token] + position) (Vaswani et al. 2017, §3.4, §3.5, §5.4).
 
-    ``weight`` E (types, width) may be shared with the output, which requires a standard deviation of 1/√width. The
-    scale is therefore √width by default: cells or layers that read smaller numbers learn slowly. Differs from Bahdanau
-    et al. 2015 and Luong et al. 2015, who do not share and do not scale (``scale`` 1).
+    E may be shared with the output, which requires a standard deviation of 1/√width. The scale is therefore √width by
+    default: cells or layers that read smaller numbers learn slowly. Differs from Bahdanau et al. 2015 and Luong et al.
+    2015, who do not share and do not scale (``scale`` 1).
 
     ``values`` (types, value features), from ``add_values``: a second table that adds to the values of every layer
     (Jordan et al. 2024).
@@ -118,7 +121,11 @@ class TokenInput(Input):
     (Devlin et al. 2019, §3). A text ends with END; texts after the last segment share its vector.
 
     ``token_dropout`` s, from ``drop_tokens``: as in ESM-2's code (Lin et al. 2023). E is multiplied by (1 − s) / (1 −
-    share of ``mask`` in the row). The vector of ``mask`` is 0. ``mask``: token of masked models; None: unknown.
+    share of ``mask`` in the row). The vector of ``mask`` is 0.
+
+    Args:
+        weight: E (types, width).
+        mask: token of masked models; None: unknown.
     """
 
     values: nn.Parameter | None
@@ -174,6 +181,10 @@ class AffixInput(Input):
     F (1 + buckets, width) is one table into which affixes of all types are hashed. An unknown word gets a vector from
     the affixes it shares with known words (Bojanowski et al. 2017, §3.2, with affixes and a shape instead of all
     n-grams). An input holds a token and the buckets of its affixes, from 1; bucket 0 means no affix and adds nothing.
+
+    Args:
+        tokens: the input without affixes.
+        buckets: the number of rows of F, without row 0.
     """
 
     def __init__(self, tokens: TokenInput, buckets: int) -> None:

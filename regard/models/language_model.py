@@ -39,9 +39,17 @@ class LanguageModelOutput(NamedTuple):
 class LanguageModel(nn.Module):
     """P(token | previous tokens): a Transformer decoder without a source.
 
-    N layers of a causal mixer and a feed-forward. See Radford et al. 2018; Al-Rfou et al. 2019 for characters. ``norm``
-    is the last norm of a pre-norm stack, else the identity. ``gate``: weights of an interpolation with n-grams, which
-    the objective and the predictor use; the outputs of the model are those of the network alone.
+    N layers of a causal mixer and a feed-forward. See Radford et al. 2018; Al-Rfou et al. 2019 for characters.
+
+    ``gate`` has the weights of an interpolation with n-grams, which the objective and the predictor use; the outputs of
+    the model are those of the network alone.
+
+    Args:
+        embedding: reads tokens.
+        layers: the stack.
+        norm: the last norm of a pre-norm stack, else the identity.
+        head: the output projection.
+        execution: how the stack is run, such as with recomputation of activations.
     """
 
     def __init__(

@@ -22,9 +22,14 @@ from regard.models.transformer.feed_forward import PLAIN, Elementwise
 class MaskedModel(nn.Module):
     """P(token | all visible tokens) at each position (Devlin et al. 2019).
 
-    Embeddings have one type more than the output vocabulary: the mask, which is last and never predicted. ``gate``:
-    exponents of a product with tables, which the objective and the predictor use; the outputs of the model are those of
-    the network alone. ``transform``: the layer before the output, as in the paper; None: none.
+    Embeddings have one type more than the output vocabulary: the mask, which is last and never predicted. ``gate`` has
+    the exponents of a product with tables, which the objective and the predictor use; the outputs of the model are
+    those of the network alone.
+
+    Args:
+        encoder: reads tokens.
+        head: the output projection.
+        transform: the layer before the output, as in the paper; None: no such layer.
     """
 
     def __init__(self, encoder: Encoder, head: Head, transform: OutputTransform | None = None) -> None:

@@ -42,12 +42,19 @@ from regard.runs.run_config import RunConfig
 
 
 class CheckpointChoice(NamedTuple):
-    """One checkpoint: the name by which it was selected, and the steps that it consists of."""
+    """One checkpoint: the name by which it was selected, and the steps that it consists of.
 
-    name: str  # average, best, last, step or baseline
+    Attributes:
+        name: average, best, last, step or baseline.
+        path: its folder.
+        steps: the steps that it consists of: several for an average.
+        memory: whether the baseline's outputs are used for near inputs.
+    """
+
+    name: str
     path: Path
     steps: list[int]
-    memory: bool = False  # whether the baseline's outputs are used for near inputs
+    memory: bool = False
 
     def __str__(self) -> str:
         if self.name == BASELINE:
@@ -59,7 +66,12 @@ class CheckpointChoice(NamedTuple):
 
 
 class RunFolder:
-    """Paths and files of one run; opening it reads only the config."""
+    """Paths and files of one run; opening it reads only the config.
+
+    Args:
+        path: the folder.
+        config: its config.
+    """
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
@@ -69,7 +81,15 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
-        """Create a new run; rejects nonempty folders, and folders in which another process creates a run."""
+        """Create a new run, and write its config.
+
+        Args:
+            path: the folder, which must be empty or missing.
+            config: the config.
+
+        Raises:
+            ConfigError: for a folder with files, or one in which another process creates a run.
+        """
         occupied = path.exists() and (not path.is_dir() or any(path.iterdir()))
         if not occupied:
             with atomic_files.explain_os_errors(path):
@@ -83,6 +103,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
+        """Open a run. Raises ModelError if the folder is not a run."""
         if not (path / "config.toml").is_file():
             raise ModelError(
                 f"{path} is not a run folder",

@@ -81,7 +81,14 @@ def search(
     *,
     capacity: int = 0,
 ) -> Iterator[Finished]:
-    """Yield sentences with their outputs as they finish: see ``search_steps``."""
+    """Yield sentences with their outputs as they finish: see ``search_steps``.
+
+    Args:
+        step: the decoder.
+        first: a search and the model state of its rows.
+        refill: returns at most that number of new sentences for a number of free places; None when the queue is empty.
+        capacity: the maximum number of sentences; ``refill`` is called once an eighth of it is free.
+    """
     for finished in search_steps(step, first, refill, capacity=capacity):
         yield from finished
 

@@ -40,6 +40,11 @@ def length_normalizer(length: float, penalty: float, offset: float = 5.0) -> flo
     """lp(Y) = ((k + |Y|) / (k + 1))^α, with k = ``offset`` and α = ``penalty``; |Y| includes the end symbol.
 
     k = 5 gives the penalty of Wu et al. 2016 (Eq. 14), k = 0 gives |Y|^α; 1 for α = 0.
+
+    Args:
+        length: |Y|, the number of tokens.
+        penalty: α.
+        offset: k.
     """
     return ((offset + length) / (offset + 1)) ** penalty
 

@@ -24,9 +24,19 @@ class TokenChoice(NamedTuple):
 
     Applied in this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``
     (``search.choice.limit_scores``, ``search.repetition``).
+
+    Attributes:
+        temperature: divisor of log p before a draw; None or 0: the most probable token.
+        top_k: only the k most probable tokens; None: all.
+        top_p: only the most probable tokens with a total probability of at least p; None: all.
+        min_p: only tokens with at least min_p times the highest probability; None: all.
+        repetition_penalty: factor of the log-probabilities of earlier tokens; None: 1.
+        frequency_penalty: subtracted from a score for each earlier occurrence of the token; None: 0.
+        presence_penalty: subtracted from the scores of earlier tokens; None: 0.
+        no_repeat_ngram: n: no n-gram occurs twice; None: no limit.
     """
 
-    temperature: float | None = None  # divisor of log p before a draw; None or 0: the most probable token
+    temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None

@@ -26,7 +26,13 @@ Prefixes = Sequence[Sequence[int]]  # per sentence, the tokens that its outputs 
 
 
 class Symbols(NamedTuple):
-    """Special tokens: ``begin`` is the first input, ``end`` ends an output, the ``suppressed`` are never produced."""
+    """Special tokens.
+
+    Attributes:
+        begin: the first input.
+        end: ends an output.
+        suppressed: tokens that are never produced.
+    """
 
     begin: int
     end: int
@@ -34,10 +40,14 @@ class Symbols(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One output with its log-probability in nats; ``finished`` is False if the length limit truncated it.
+    """One output of a search.
 
-    ``tokens`` exclude begin and end; ``score`` is the value it was ranked by; in ``token_log_probabilities`` the end
-    symbol's value is last.
+    Attributes:
+        tokens: its tokens, without begin and end.
+        log_probability: log P(output | input) in nats.
+        score: the value it was ranked by.
+        token_log_probabilities: of each token in nats; that of the end symbol is last.
+        finished: False if the length limit truncated it.
     """
 
     tokens: list[int]

@@ -26,9 +26,14 @@ Showing = Callable[[str], AbstractContextManager[ProgressCallback]]  # opens a p
 
 
 class CheckedCorpus(NamedTuple):
-    """A checked corpus (a file, a pair of files, or the examples of another task) and its lint report."""
+    """A checked corpus (a file, a pair of files, or the examples of another task) and its lint report.
 
-    corpus: Any  # a CorpusConfig, or the files section of another task
+    Attributes:
+        corpus: a CorpusConfig, or the files section of another task.
+        lint: the findings.
+    """
+
+    corpus: Any
     lint: LintReport
 
     @property
@@ -39,13 +44,21 @@ class CheckedCorpus(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """Result of a check."""
+    """Result of a check.
 
-    train: list[CheckedCorpus]  # empty for a task without a lint
+    Attributes:
+        train: empty for a task without a lint.
+        valid: the validation corpora.
+        remarks: warnings of the rehearsal.
+        refused: the error that training would raise.
+        recipe: whether a recipe was checked instead of files.
+    """
+
+    train: list[CheckedCorpus]
     valid: list[CheckedCorpus]
-    remarks: list[str]  # warnings of the rehearsal
-    refused: RegardError | None  # the error that training would raise
-    recipe: bool  # whether a recipe was checked instead of files
+    remarks: list[str]
+    refused: RegardError | None
+    recipe: bool
 
     @property
     def clean(self) -> bool:

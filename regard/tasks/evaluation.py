@@ -46,21 +46,37 @@ from regard.training.validation import objective_sums, predictor_sums
 
 
 class Evaluation(NamedTuple):
-    """Metrics of a run on data files, and how they were computed."""
+    """Metrics of a run on data files, and how they were computed.
 
-    figures: dict[str, float]  # loss, perplexity, bleu, …
-    signatures: dict[str, str]  # exact definition of each metric that has several
-    sums: dict[str, float]  # tokens, bytes, …: the scalar sums from which the metrics are computed
-    tables: dict[str, MetricTable]  # metrics by class, confusion matrix, …
-    settings: dict[str, Any]  # settings of the search, or of the windows of the data
+    Attributes:
+        figures: loss, perplexity, bleu, ….
+        signatures: exact definition of each metric that has several.
+        sums: tokens, bytes, …: the scalar sums from which the metrics are computed.
+        tables: metrics by class, confusion matrix, ….
+        settings: settings of the search, or of the windows of the data.
+        examples: the number of examples.
+        checkpoint: the evaluated checkpoint.
+        seconds: of the evaluation.
+        outputs: decoded texts of a translation run.
+        units: number of units (nodes, words, …) that the loss is averaged over; None if not counted.
+        unit: plural noun of these units.
+        baseline: with the baseline of the run, on the same examples.
+        outcomes: each target with its prediction, if requested.
+    """
+
+    figures: dict[str, float]
+    signatures: dict[str, str]
+    sums: dict[str, float]
+    tables: dict[str, MetricTable]
+    settings: dict[str, Any]
     examples: int
     checkpoint: str
     seconds: float
-    outputs: list[str]  # decoded texts of a translation run
-    units: int | None = None  # number of units (nodes, words, …) that the loss is averaged over; None if not counted
+    outputs: list[str]
+    units: int | None = None
     unit: str = "tokens"
-    baseline: BaselineComparison | None = None  # with the baseline of the run, on the same examples
-    outcomes: MeasuredOutcomes | None = None  # each target with its prediction, if requested
+    baseline: BaselineComparison | None = None
+    outcomes: MeasuredOutcomes | None = None
 
 
 def evaluate_run(

@@ -77,7 +77,14 @@ def _baseline(run: RunFolder) -> Any:
 def load_net(
     path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False
 ) -> tuple[nn.Module, Any, RunFolder]:
-    """Return the trained network of a run folder, its codecs, and the folder; ``mapped``: see ``load``."""
+    """Return the trained network of a run folder, its codecs, and the folder.
+
+    Args:
+        path: the run folder.
+        checkpoint: see ``load``.
+        device: see ``load``.
+        mapped: see ``load``.
+    """
     run = RunFolder.open(Path(path))
     task = run.task
     codecs, spec = task.open(run)

@@ -44,7 +44,20 @@ BATCH_POSITIONS = 4096  # maximum batch of packed rows; of padded rows it is BAT
 
 
 class SupervisedPredictor:
-    """A trained network with its fields and answer: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
+    """A trained network with its fields and answer: ``regard.load("runs/sst2")(["a fine film"])[0].label``.
+
+    The predictor of classification, tagging and next items, and the base of those of forecasts and whole graphs. It may
+    be called from several threads.
+
+    Args:
+        net: the network.
+        codec: the learned fields and the answer of the run.
+        config: the config of the run.
+        engine: the engine that reads inputs; None: float32, equal to the network. ``bfloat16`` and ``int8`` have fewer
+            bits.
+        network: calls the network with the padded fields of a batch.
+        wording: words for messages.
+    """
 
     def __init__(
         self,

@@ -32,8 +32,14 @@ CONTEXT = InputContext((("a", 0.5), ("b", 0.5)), truncated=True, tokens=("a",))
 class AnswerCase(CodecCase):
     """An answer with training rows; a row has several outputs if the answer is per position.
 
-    ``stated``: returns the value in a prediction, in the form of ``value``; it may be that of the last positions only.
-    ``context``: the facts about the input of each prediction. ``tolerance``: the difference of a memorized target.
+    Attributes:
+        make: returns the answer before learning.
+        rows: inputs of its ``value``; at least five, with different values.
+        config: config of the run, if ``learn`` and ``open`` read it.
+        folder: temporary folder, removed with the case.
+        stated: returns the value in a prediction, in the form of ``value``; it may be that of the last positions only.
+        context: the facts about the input of each prediction.
+        tolerance: the difference of a memorized target.
     """
 
     stated: Callable[[Any], Any] = lambda output: output

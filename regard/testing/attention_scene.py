@@ -16,7 +16,15 @@ from regard.testing.draw import Draw, piece_of
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismCase:
-    """A mechanism in float64, with its number of heads and its widths per head."""
+    """A mechanism in float64, with its sizes.
+
+    Attributes:
+        mechanism: the mechanism.
+        heads: number of heads.
+        query_width: features of a query per head.
+        key_width: features of a key per head.
+        value_width: features of a value per head.
+    """
 
     mechanism: Mechanism
     heads: int

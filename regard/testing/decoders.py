@@ -18,7 +18,14 @@ DECODER_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderCase:
-    """A decoder in float64, with the widths of the encoder's states and summary, and the vocabulary size."""
+    """A decoder in float64.
+
+    Attributes:
+        decoder: the decoder.
+        width: features of the encoder's states.
+        summary: features of the encoder's summary.
+        types: entries of the vocabulary.
+    """
 
     decoder: Decoder
     width: int

@@ -11,7 +11,11 @@ from regard.attention.span import Span
 
 
 class Draw:
-    """Random tensors, spans and sizes. ``source`` may be Hypothesis' ``st.randoms()``."""
+    """Random tensors, spans and sizes.
+
+    Args:
+        source: of random numbers: ``random.Random``, or Hypothesis' ``st.randoms()``.
+    """
 
     def __init__(self, source: random.Random) -> None:
         self.source = source

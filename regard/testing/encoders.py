@@ -20,7 +20,12 @@ DrawInputs = Callable[[Draw, int, int], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderCase:
-    """An encoder in float64; ``draw_inputs`` returns random inputs for numbers of rows and positions."""
+    """An encoder in float64.
+
+    Attributes:
+        encoder: the encoder.
+        draw_inputs: returns random inputs for numbers of rows and positions.
+    """
 
     encoder: Encoder
     draw_inputs: DrawInputs

@@ -22,7 +22,14 @@ VISITS = 4  # visits of each row
 
 
 class FieldCase(CodecCase):
-    """A field with training rows."""
+    """A field with training rows.
+
+    Attributes:
+        make: returns the field before learning.
+        rows: inputs of its ``value``; at least five, with different values.
+        config: config of the run, if ``learn`` and ``open`` read it.
+        folder: temporary folder, removed with the case.
+    """
 
     @cached_property
     def field(self) -> Field:

@@ -21,7 +21,13 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True)
 class Law:
-    """A named check: ``check(case, draw)`` raises ``AssertionError`` if the law is violated."""
+    """A named check.
+
+    Attributes:
+        name: its name.
+        check: ``check(case, draw)`` raises ``AssertionError`` if the law is violated.
+        applies: (case) → whether the law applies.
+    """
 
     name: str
     check: Callable[[Any, Draw], None]

@@ -19,7 +19,13 @@ MIXER_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class MixerCase:
-    """A mixer in float64, with its input and output width; ``packs``: whether it separates ``Span.segment``."""
+    """A mixer in float64.
+
+    Attributes:
+        mixer: the mixer.
+        width: features of its input and output.
+        packs: whether it separates ``Span.segment``.
+    """
 
     mixer: Mixer
     width: int

@@ -40,11 +40,18 @@ TRAINING = {
 
 @dataclass
 class TaskCase:
-    """A task with the small corpus that its ``sample`` writes."""
+    """A task with the small corpus that its ``sample`` writes.
+
+    Attributes:
+        task: the task.
+        kind: its name.
+        folder: temporary folder, removed with the case.
+        runs: the number of its runs so far.
+    """
 
     task: Task
     kind: str
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # removed with the case
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
     runs: int = 0
 
     def __post_init__(self) -> None:

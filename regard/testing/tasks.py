@@ -41,9 +41,14 @@ LEARNED = 0.7  # required ratio of the last to the first loss on one batch
 
 
 def check_task(kind: str, *, seed: int = 0) -> list[str]:
-    """Check every law of the task ``kind``: a name of ``TASKS``, or ``package.module:NAME``. Takes seconds.
+    """Check every law of a task, which takes seconds, and return the names of the laws.
 
-    Returns the names of the laws. Raises AssertionError with the name of the first violated law.
+    Args:
+        kind: a name of ``TASKS``, or ``package.module:NAME``.
+        seed: of the random inputs.
+
+    Raises:
+        AssertionError: with the name of the first violated law.
     """
     case = TaskCase(find_task(kind), kind)
     for one in TASK_LAWS:

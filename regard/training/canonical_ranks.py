@@ -24,6 +24,12 @@ class CanonicalRanks(Shards):
     whose number differs in bit k. Both add the parts in the order of ranks. Every rank therefore has the same bits as
     one process that computed all shards. Each level sends the whole gradient through CPU memory, log2(ranks) times its
     size; a ring sends at most twice its size.
+
+    Args:
+        shard_count: the number of shards, a power of two.
+        workers: the threads of this rank.
+        peers: the ranks.
+        device: of the network.
     """
 
     def __init__(self, shard_count: int, workers: Workers, peers: ProcessGroup, device: torch.device = CPU) -> None:

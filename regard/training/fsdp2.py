@@ -52,6 +52,11 @@ class FSDP2(OneShard):
     weights in its shards, computes in bfloat16, and adds gradients in float32. All ranks take part in every layer of
     every pass, so a rank without examples runs a pass that does not count. With ``offload``, shards are stored and
     updated in CPU memory. Sends three times the weights per pass.
+
+    Args:
+        peers: the ranks.
+        device: of the network.
+        offload: whether shards are stored and updated in CPU memory.
     """
 
     def __init__(self, peers: ProcessGroup, device: torch.device = CPU, *, offload: bool = False) -> None:

@@ -37,6 +37,10 @@ class OneShard:
     are known before the first pass. A token therefore has the same weight for any number of batches and any
     distribution of tokens. Differs from ``Shards``: bits depend on the number of ranks, and gradients of bfloat16
     models are added in bfloat16, unless a subclass overrides this.
+
+    Args:
+        peers: the other ranks; None: one process.
+        device: of the network.
     """
 
     def __init__(self, peers: ProcessGroup | None, device: torch.device = CPU) -> None:

@@ -86,6 +86,11 @@ class Shards:
     several processes, each with a contiguous run of shards that is a branch of the tree, only adds ``over_ranks`` and
     ``gather_full``. ``shard_count`` None is the rule of runs older than shards: batches are padded as a whole, their
     rows are divided among the workers, all parts are added in order, and no state is carried.
+
+    Args:
+        shard_count: the number of shards, a power of two; None: see above.
+        workers: the threads that compute parts.
+        device: of the network.
     """
 
     rank, world = 0, 1

@@ -15,7 +15,16 @@ from regard.training.strategy import Strategy
 
 
 def make_strategy(run: RunFolder, device: torch.device, peers: ProcessGroup | None) -> Strategy:
-    """Return the strategy of a run. ConfigError if its updates cannot be divided among the ranks."""
+    """Return the strategy of a run.
+
+    Args:
+        run: the run.
+        device: of the network.
+        peers: the ranks; None: one process.
+
+    Raises:
+        ConfigError: if its updates cannot be divided among the ranks.
+    """
     if run.config.train.strategy != "canonical":
         return _faster(run.config.train, device, peers)
     plan, workers = run.read_plan(), run.config.train.workers

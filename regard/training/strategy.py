@@ -24,6 +24,10 @@ class Trainable(nn.Module):
     """A network with its objective: the module that a strategy calls, wraps and differentiates.
 
     Checkpoints use the names of the network; the objective has no parameters.
+
+    Args:
+        net: the network.
+        objective: its loss.
     """
 
     def __init__(self, net: nn.Module, objective: Objective) -> None:
@@ -35,10 +39,14 @@ class Trainable(nn.Module):
 
 
 class Gradient(NamedTuple):
-    """The gradient of the mean loss by parameter, at least float32, and its statistics over all ranks.
+    """The gradient of the mean loss, and its statistics over all ranks.
 
-    ``minimized``: the mean loss per unit of weight. ``sums``: those of the objective, float64. ``carry``: state of this
-    rank's shards for its next update.
+    Attributes:
+        values: the gradient of each parameter, at least float32.
+        minimized: the mean loss per unit of weight.
+        sums: those of the objective, float64.
+        weight: the sum of the weights of the batches.
+        carry: state of this rank's shards for its next update.
     """
 
     values: list[Tensor]

@@ -16,7 +16,8 @@ from regard.errors import DataError
 from regard.server.batching.jobs import Limits, SearchJob
 from regard.server.batching.scheduler import Scheduler
 from regard.server.batching.served import ServedModel
-from regard.tasks.language_model.generator import Generated, Generator
+from regard.tasks.language_model.generator import Generator
+from regard.tasks.language_model.text_listener import Generated
 
 from ..inspection.language_models import generator
 

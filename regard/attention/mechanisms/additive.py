@@ -20,18 +20,20 @@ class Additive(SoftmaxScore):
     building the concatenation. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,
     width, d_k), b ``bias`` and v ``vector`` (heads, width).
 
-    ``heads``: number of heads, each with its own parameters.
-    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
-    ``width``: n', the hidden units; None: d_q.
-    ``learned``: which of W ("query"), U ("key") and b ("bias") exist. Without W or U that side is added unprojected
-    and must be n' wide, as when the heads already project. learned = () is ESPnet's vᵀ tanh(q + k).
-    ``sharpening``: β, a factor of the energy (ESPnet: 2).
-    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e) (Chorowski et al. 2015, §2.3, "smoothing").
-
     No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products. Memory:
     batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; no constant is
     added to the energy (ESPnet), since it does not change a softmax (it would change a sigmoid); initialization is
     uniform in ±1/√fan-in (Bahdanau: v = 0, W and U nearly so).
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        width: n', the hidden units; None: d_q.
+        learned: which of W ("query"), U ("key") and b ("bias") exist. Without W or U that side is added unprojected and
+            must be n' wide, as when the heads already project. learned = () is ESPnet's vᵀ tanh(q + k).
+        sharpening: β, a factor of the energy (ESPnet: 2).
+        normalize: "softmax", or "sigmoid" for σ(e) / Σ σ(e) (Chorowski et al. 2015, §2.3, "smoothing").
     """
 
     def __init__(

@@ -22,6 +22,10 @@ class Cosine(Score):
     ``sharpness`` (heads,) is learned and starts at ``scale``. The paper starts at log₂(L² − L), where 97.5 % of the
     training sentences are shorter than L: 10 corresponds to L = 32.5. Requires d_q = d_k. No state. Cost: that of dot
     on its fused path, plus (query + key)·d_k. Differs from the paper in: one g per head, not one for all.
+
+    Args:
+        heads: number of heads, each with its own g.
+        scale: the first value of g.
     """
 
     def __init__(self, *, heads: int, scale: float = 10.0) -> None:

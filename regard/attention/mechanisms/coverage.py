@@ -20,19 +20,21 @@ class Coverage(LocationMechanism):
     (See, Liu & Manning 2017, Eq. 10 and 11, recalled and not checked; ESPnet's AttCov). c ``coverage_weight`` (heads,
     width); W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
-    ``heads``: number of heads, each with its own parameters.
-    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
-    ``width``: hidden units; None: d_q.
-    ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``sharpening``: β (ESPnet: 2).
-    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
-    ``initial``: α_0, the start of the sum: "uniform" over the valid keys (ESPnet), all on the "first", or
-    "nowhere", 0 (the paper).
-
     Queries are processed one by one; a padded query does not change the state. State: the sum, (heads, key), float32
     or wider. Cost: 2·query·key·width per head, one step per query. Differs from the paper in: several heads; no
     coverage loss. Differs from ESPnet in: a state of one sum, not a list of all weights that is summed again at each
     step; no second bias in addition to c.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        width: hidden units; None: d_q.
+        learned: which of W ("query"), V ("key") and b ("bias") exist.
+        sharpening: β (ESPnet: 2).
+        normalize: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+        initial: α_0, the start of the sum: "uniform" over the valid keys (ESPnet), all on the "first", or "nowhere", 0
+            (the paper).
     """
 
     def __init__(

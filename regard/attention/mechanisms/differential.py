@@ -22,10 +22,14 @@ class Differential(Mechanism):
     λ for all heads. The difference of weights sums to 1 − λ, and some are negative. The paper normalizes each head's
     context (Eq. 3): ``normalize_context`` of ``MultiHead``, key `context_norm`.
 
-    ``start``: λ₀. Requires d_q = d_k, a multiple of 4. No state. Cost: twice the products with values of dot, on its
-    fused path. A head is as wide as two heads of dot, so halve ``heads`` for a comparison. Differs from the paper in:
-    λ₀ is one number, not 0.8 − 0.6 exp(−0.3 (l − 1)) for layer l; the context is not multiplied by 1 − λ₀, since W^O
-    follows; the halves alternate by pairs of features, which gives both the same range of rotary frequencies.
+    Requires d_q = d_k. No state. Cost: twice the products with values of dot, on its fused path. A head is as wide as
+    two heads of dot, so halve ``heads`` for a comparison. Differs from the paper in: λ₀ is one number, not 0.8 − 0.6
+    exp(−0.3 (l − 1)) for layer l; the context is not multiplied by 1 − λ₀, since W^O follows; the halves alternate by
+    pairs of features, which gives both the same range of rotary frequencies.
+
+    Args:
+        query_width: d_q, features of a query per head: 2 d, a multiple of 4.
+        start: λ₀, from 0 to below 1.
     """
 
     def __init__(self, *, query_width: int, start: float = 0.8) -> None:

@@ -19,13 +19,14 @@ from regard.core.state import State
 class Dot(Score):
     """e(q, k) = scale · q·k + b, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).
 
-    ``scale`` None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1). If the components of q and k are
-    independent, with mean 0 and variance 1, q·k has variance d_k (footnote 4): the scale keeps the softmax from
-    saturating. Requires d_q = d_k. No state, no parameters except those of ``bias``. Cost: query·key·(d_k + d_v) per
-    head.
+    If the components of q and k are independent, with mean 0 and variance 1, q·k has variance d_k (footnote 4): the
+    scale keeps the softmax from saturating. Requires d_q = d_k. No state, no parameters except those of ``bias``. Cost:
+    query·key·(d_k + d_v) per head.
 
-    ``bias`` is b(i, j, head), ALiBi's or T5's bias by distance, which the paper does not use. It is not scaled, and
-    several layers may share one.
+    Args:
+        scale: None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1).
+        bias: b(i, j, head), ALiBi's or T5's bias by distance, which the paper does not use. It is not scaled, and
+            several layers may share one.
     """
 
     def __init__(self, *, scale: float | None = None, bias: EnergyBias | None = None) -> None:

@@ -24,16 +24,19 @@ class Forward(FilteredLocation):
     F ``filters`` and U ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see
     ``AdditiveScore``).
 
-    ``heads``: number of heads, each with its own parameters.
-    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
-    ``width``: hidden units; None: d_q.
-    ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``, ``reach``: filters per head, 2·reach + 1 keys wide.
-    ``sharpening``: β, 1 in ESPnet.
-
     Queries are processed one by one; a padded query does not change the state. Cost: that of location-aware attention.
     Differs from ESPnet in: several heads; masked keys have weight 0 (ESPnet's floor leaves about 1e-6 on every frame
     of padding, so a result depends on the rest of the batch); no transition agent (AttForwardTA).
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        width: hidden units; None: d_q.
+        learned: which of W ("query"), V ("key") and b ("bias") exist.
+        channels: filters per head.
+        reach: half of a filter's width, which is 2·reach + 1 keys.
+        sharpening: β, 1 in ESPnet.
     """
 
     def __init__(

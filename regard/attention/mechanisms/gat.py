@@ -21,11 +21,17 @@ class Gat(PairScore):
     """e(q, k) = LeakyReLU(a_qᵀ q + a_kᵀ k), α = softmax(e) (Veličković et al. 2018, Eq. 1–3, with a = [a_q ‖ a_k]).
 
     ``query_vector`` a_q (heads, d_q) and ``key_vector`` a_k (heads, d_k). The energy is monotone in a_kᵀ k for every
-    query: all queries that see the same keys rank them alike (Brody et al. 2022, Theorem 1), so a query cannot select
-    a key. ``slope``: of the rectifier below 0. In a graph network queries, keys and values are one projection W h.
+    query: all queries that see the same keys rank them alike (Brody et al. 2022, Theorem 1), so a query cannot select a
+    key. In a graph network queries, keys and values are one projection W h.
 
     No state. Cost per head: query·d_q + key·d_k once, then one addition per pair, or per edge. Equal to the paper; its
     product [Wh_i ‖ Wh_j] is never built.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        slope: of the rectifier below 0.
     """
 
     def __init__(self, *, heads: int, query_width: int, key_width: int, slope: float = 0.2) -> None:

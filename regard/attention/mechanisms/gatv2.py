@@ -13,12 +13,18 @@ from regard.attention.pair_score import PairScore
 class Gatv2(PairScore):
     """e(q, k) = aᵀ LeakyReLU(q + k), α = softmax(e) (Brody et al. 2022, Eq. 7, with q = W_q h_i and k = W_k h_j).
 
-    ``vector`` a (heads, width), uniform in ±√(6 / (width + 1)). As wide as the projections of the heads, which are
-    W = [W_q ‖ W_k]. Unlike in ``gat``, the ranking of keys depends on the query: a network of this form approximates
-    any score. ``slope``: of the rectifier below 0.
+    ``vector`` a (heads, width), uniform in ±√(6 / (width + 1)). As wide as the projections of the heads, which are W =
+    [W_q ‖ W_k]. Unlike in ``gat``, the ranking of keys depends on the query: a network of this form approximates any
+    score.
 
     No state. Cost per head: width additions and multiply-adds per pair, or per edge, and as much memory. Equal to the
     paper.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: features of a query per head.
+        key_width: features of a key per head, equal to ``query_width``.
+        slope: of the rectifier below 0.
     """
 
     same_width = True

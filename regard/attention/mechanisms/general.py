@@ -15,6 +15,11 @@ class General(SoftmaxScore):
 
     W_a ``weight`` (heads, query_width, key_width), one matrix per head, so d_q may differ from d_k. No state.
     Cost: query·d_q·d_k + query·key·d_k per head.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
     """
 
     def __init__(self, *, heads: int, query_width: int, key_width: int) -> None:

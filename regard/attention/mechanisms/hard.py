@@ -26,6 +26,10 @@ class Hard(ReweightedScore):
 
     Differs from Xu et al. 2015 (§4.1) in: the choice is the argmax, not a draw, and is learned with a biased gradient
     of low variance instead of REINFORCE.
+
+    Args:
+        score: the mechanism that computes the energies.
+        temperature: τ of the gradient, above 0.
     """
 
     def __init__(self, score: Score, *, temperature: float = 1.0) -> None:

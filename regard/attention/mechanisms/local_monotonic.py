@@ -21,6 +21,10 @@ class LocalMonotonic(ReweightedScore):
     A window that extends beyond the sentence is normalized over the keys inside. A query more than D after the last
     key has weights 0. No parameters except those of ``score``, no state; the result of a query depends on its
     position. Cost: that of ``score``, over all keys.
+
+    Args:
+        score: the mechanism that computes the energies.
+        window: D, the number of keys on either side.
     """
 
     def __init__(self, score: Score, *, window: int = 10) -> None:

@@ -24,6 +24,12 @@ class LocalPredictive(ReweightedScore):
 
     ``center`` is W_p (heads, d_q, d_q), ``direction`` v_p (heads, d_q). No state. Cost: that of ``score``, over all
     keys: the window saves no work here. Differs from the paper in: p_t is predicted per head.
+
+    Args:
+        score: the mechanism that computes the energies.
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        window: D, the number of keys on either side of p_t.
     """
 
     def __init__(self, score: Score, *, heads: int, query_width: int, window: float = 10) -> None:

@@ -17,6 +17,11 @@ class Location(SoftmaxScore):
     ``longest`` on get no weight: the paper ignores "words near the end" of longer sentences, and training never reaches
     further rows. Column j of the keys is position j. No bias, no state. Cost: query·min(keys, longest)·d_q per head:
     cheaper than a product with the keys only if these are wider.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        longest: the number of rows of W_a: keys from this position on get no weight.
     """
 
     may_see_nothing = True

@@ -22,19 +22,22 @@ class LocationAware2D(LocationMechanism):
     which shows direction and speed; U ``location_weight`` (heads, width, channels); W, V, b and w are in
     ``content`` (see ``AdditiveScore``). With P = 1 it is location-aware attention.
 
-    ``heads``: number of heads, each with its own parameters.
-    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
-    ``width``: hidden units; None: d_q.
-    ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``, ``reach``: filters per head, 2·reach + 1 keys wide.
-    ``past``: P, number of previous queries (ESPnet: 5).
-    ``sharpening``: β (ESPnet: 2).
-    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
-    ``initial``: α_0, used for all P weights before the first query: "uniform" over the valid keys, all on the
-    "first", or "nowhere".
-
     Queries are processed one by one; a padded query does not change the state. Cost: that of location-aware attention
     with P times its convolution and state. Differs from ESPnet in: several heads.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        width: hidden units; None: d_q.
+        learned: which of W ("query"), V ("key") and b ("bias") exist.
+        channels: filters per head.
+        reach: half of a filter's width, which is 2·reach + 1 keys.
+        past: P, number of previous queries (ESPnet: 5).
+        sharpening: β (ESPnet: 2).
+        normalize: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+        initial: α_0, used for all P weights before the first query: "uniform" over the valid keys, all on the "first",
+            or "nowhere".
     """
 
     def __init__(

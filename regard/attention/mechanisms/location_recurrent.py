@@ -32,19 +32,22 @@ class LocationRecurrent(Sequential):
     channels) and ``hidden_weight`` (heads, 4·width, width), gates in torch's order: input, forget, candidate, output;
     it starts at 0. W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
-    ``heads``: number of heads, each with its own parameters.
-    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
-    ``width``: hidden units; None: d_q.
-    ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``, ``reach``: filters per head, 2·reach + 1 keys wide.
-    ``sharpening``: β (ESPnet: 2).
-    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
-    ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
-
     Queries are processed one by one; a padded query does not change the state. Cost: query·key·width and the
     convolution per head, and 4·width·(width + channels) per query. Differs from ESPnet in: several heads; the maximum
     is over the valid keys. ESPnet's includes padding, whose filters see the end of the sentence, so a result depends
     on the rest of the batch.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        width: hidden units; None: d_q.
+        learned: which of W ("query"), V ("key") and b ("bias") exist.
+        channels: filters per head.
+        reach: half of a filter's width, which is 2·reach + 1 keys.
+        sharpening: β (ESPnet: 2).
+        normalize: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+        initial: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
     """
 
     def __init__(

@@ -21,21 +21,23 @@ class MultiResolution(LocationMechanism):
     e_ij^n = w^nᵀ tanh(W^n s_i + V^n h_j + U^n f_ij^n + b^n); α_i^n = softmax(β e_i^n). F^n ``filters[n]``; U
     ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
-    ``heads``: number of heads, each with its own parameters.
-    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
-    ``width``: hidden units; None: d_q.
-    ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``: filters of each head.
-    ``reach``: the half-width of the last head's filters, in keys: with 4 heads and 100, widths are 51, 101, 151 and
-    201. A list sets F_n of each head.
-    ``sharpening``: β.
-    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
-    ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
-
     Queries are processed one by one; a padded query does not change the state. Cost: query·key·width·(channels + 1)
     and one convolution per head. Differs from ESPnet in: β is 1 by default; ESPnet has 1/√d_k, and 2 for heads of one
     resolution. According to ESPnet's docstring the number of channels varies from head to head; its code, like this
     class, varies the width.
+
+    Args:
+        heads: number of heads, each with its own parameters.
+        query_width: d_q, features of a query per head.
+        key_width: d_k, features of a key per head.
+        width: hidden units; None: d_q.
+        learned: which of W ("query"), V ("key") and b ("bias") exist.
+        channels: filters of each head.
+        reach: the half-width of the last head's filters, in keys: with 4 heads and 100, widths are 51, 101, 151 and
+            201. A list sets F_n of each head.
+        sharpening: β.
+        normalize: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+        initial: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
     """
 
     def __init__(

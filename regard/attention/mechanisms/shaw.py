@@ -23,15 +23,17 @@ class Shaw(Mechanism):
     Positions are absolute, so a cache gives the same result. No state. Differs from the paper's big model in: the heads
     of a layer share no table.
 
-    ``heads``: number of heads.
-    ``query_width``, ``value_width``: d_k and d_v per head; None as ``value_width``: d_k.
-    ``clip``: distances beyond ± clip share a vector.
-    ``values``: False: no a^V; the paper found no loss of quality without it (Table 3).
-    ``scale``: None: 1/√d_k.
-
     Computed as two terms (Eq. 5): q·w for each of the 2·clip + 1 vectors, from which every pair gathers its own; and
     weights summed by distance, times w^V. Cost: query·key·(d_k + d_v) + query·(2·clip + 1)·(d_k + d_v) per head;
     no query·key·d tensor exists.
+
+    Args:
+        heads: number of heads.
+        query_width: d_k, features of a query and of a key per head.
+        value_width: d_v, features of a value per head; None: d_k.
+        clip: distances beyond ± clip share a vector.
+        values: whether a^V exists; the paper found no loss of quality without it (Table 3).
+        scale: factor of the energy; None: 1/√d_k.
     """
 
     def __init__(

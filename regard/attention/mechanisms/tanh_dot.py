@@ -15,11 +15,13 @@ from regard.attention.score import ScoreTerms, SoftmaxScore
 class TanhDot(SoftmaxScore):
     """e(q, k) = scale · Σ_d tanh(q_d) tanh(k_d), α = softmax(e) (ESPnet's AttDot and AttMultiHeadDot).
 
-    ``scale`` None is 1/√d_k, as in AttMultiHeadDot; 2 is that of AttDot. Every factor is below 1, so |e| < scale·d_k:
-    with 1/√d_k no weight is more than exp(2√d_k) times another. The projections are those of the heads. In ESPnet,
-    both have a bias with one head, and only the query's with several. Requires d_q = d_k. No parameters, no state.
-    Cost: query·key·(d_k + d_v) per head and (query + key)·d_k tanhs. Differs from "Attention is all you need", which
-    ESPnet's docstring names as its source, in the tanhs.
+    Every factor is below 1, so |e| < scale·d_k: with 1/√d_k no weight is more than exp(2√d_k) times another. The
+    projections are those of the heads. In ESPnet, both have a bias with one head, and only the query's with several.
+    Requires d_q = d_k. No parameters, no state. Cost: query·key·(d_k + d_v) per head and (query + key)·d_k tanhs.
+    Differs from "Attention is all you need", which ESPnet's docstring names as its source, in the tanhs.
+
+    Args:
+        scale: None is 1/√d_k, as in AttMultiHeadDot; 2 is that of AttDot.
     """
 
     same_width = True

@@ -21,6 +21,10 @@ class TopK(ReweightedScore):
     last kept key are kept too, so the order of keys does not matter. The gradient is that of the softmax over the kept
     keys; the selection is piecewise constant. No parameters except those of ``score``, no state. Cost: that of
     ``score``, over all keys, and a partial sort; it saves no computation.
+
+    Args:
+        score: the mechanism that computes the energies.
+        keep: k, the number of keys that keep their weight, at least 1.
     """
 
     def __init__(self, score: Score, *, keep: int = 4) -> None:

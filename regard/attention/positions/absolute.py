@@ -20,6 +20,11 @@ def sinusoids(
     Computed in float64, so large positions are exact. PE(p+k) is a rotation of PE(p) that depends on k alone.
     tensor2tensor and Marian differ from the paper: all sines precede all cosines, and the exponent is divided by
     width/2 − 1.
+
+    Args:
+        position: positions, of any shape.
+        width: features of a vector, an even number.
+        dtype: of the result.
     """
     if width % 2:
         raise ValueError(f"the width of sinusoidal positions must be even, got {width}")
@@ -49,7 +54,12 @@ class NoPosition(Position):
 
 
 class SinusoidalPosition(Position):
-    """Adds ``sinusoids``: no parameters, any length. The table of the first positions is computed once."""
+    """Adds ``sinusoids``: no parameters, any length. The table of the first positions is computed once.
+
+    Args:
+        width: features of an embedding, an even number.
+        table: the number of first positions that are computed once.
+    """
 
     table: Float[Tensor, "longest width"]
 
@@ -72,7 +82,14 @@ class SinusoidalPosition(Position):
 
 
 class LearnedPosition(Position):
-    """Adds row p of a learned table of ``longest`` rows (Vaswani et al. 2017, Table 3 row E); ValueError beyond it."""
+    """Adds row p of a learned table (Vaswani et al. 2017, Table 3 row E).
+
+    Positions beyond the table raise ValueError.
+
+    Args:
+        width: features of an embedding.
+        longest: the number of rows of the table.
+    """
 
     def __init__(self, width: int, *, longest: int) -> None:
         super().__init__()

@@ -42,6 +42,10 @@ def alibi_slopes(heads: int, *, device: torch.device | None = None) -> Float64[T
 
     If H is not a power of two: the slopes of the largest power P below it, then every second slope of 2P, as in the
     authors' code.
+
+    Args:
+        heads: H, the number of heads.
+        device: of the result.
     """
     power = 2 ** int(math.log2(heads))
     exponent = torch.arange(1, power + 1, dtype=torch.float64, device=device) / power
@@ -69,6 +73,11 @@ def t5_bucket(past: Int[Tensor, "*shape"], buckets: int, longest: int) -> Int[Te
 
     With m = buckets / 2: r if r < m, else m + ⌊(buckets − m) · ln(r/m) / ln(longest/m)⌋, at most the last bucket.
     Computed in float32 and in this order, like Hugging Face, because powers of two are on bucket boundaries.
+
+    Args:
+        past: distances ≥ 0, of any shape.
+        buckets: number of buckets.
+        longest: distances from this one on share the last bucket.
     """
     single = buckets // 2
     ratio = torch.log(past.clamp_min(1).float() / single) / math.log(longest / single)
@@ -81,6 +90,11 @@ class T5Bias(EnergyBias):
 
     ``table`` (buckets, heads) is shared by a whole stack: pass the same object to each layer. It starts at 0. T5 does
     not scale q·k by 1/√d_k; its initialization of W_q compensates. ``Dot(scale=1.0, bias=…)`` is equal to it.
+
+    Args:
+        heads: number of heads, each with its own bias.
+        buckets: number of buckets, a multiple of 4.
+        distance: distances from this one on share the last bucket.
     """
 
     def __init__(self, heads: int, *, buckets: int = 32, distance: int = 128) -> None:

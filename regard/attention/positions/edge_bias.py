@@ -21,6 +21,9 @@ class EdgeBias(EnergyBias):
     Graphormer's learned bias by the distance in the graph (Ying et al. 2021, §3.1.2), with one value for all distances
     above 1. ``table`` (3, heads) starts at 0. Under a mask of ``Edges`` only the first two occur, and the bias is one
     number per edge. Under a wider mask every node sees all nodes, and only the bias encodes the graph.
+
+    Args:
+        heads: number of heads, each with its own row of biases.
     """
 
     def __init__(self, heads: int) -> None:

@@ -30,8 +30,12 @@ class ForgettingBias(EnergyBias):
 class ForgetGate(nn.Module):
     """f_t = σ(w_f · x_t + b_f), one for each head, and c_t = Σ_{l≤t} log f_l (Lin et al. 2025, §3.1).
 
-    ``width``: features of a position. Parameters: heads · (width + 1). The sums are those of a row, or of each
-    document if the span has ``segment``: earlier documents do not affect them, not even by rounding.
+    Parameters: heads · (width + 1). The sums are those of a row, or of each document if the span has ``segment``:
+    earlier documents do not affect them, not even by rounding.
+
+    Args:
+        width: features of a position.
+        heads: number of heads, each with its own gate.
     """
 
     def __init__(self, width: int, heads: int) -> None:

@@ -20,14 +20,18 @@ PAIRS: dict[str, tuple[tuple[int, int], int]] = {"interleaved": ((-1, 2), -1), "
 class Rotary(nn.Module):
     """Pair i of a query or key at position p: (x₁, x₂) → (x₁ cos pθ_i − x₂ sin pθ_i, x₁ sin pθ_i + x₂ cos pθ_i)
 
-    with θ_i = base^(−2i/d), i = 0 … d/2 − 1 (Su et al. 2021, Eq. 15 and 34). ``width`` d is that of one head, and
-    even. A rotation preserves norms, and (R_m q)·(R_n k) = q·(R_{n−m} k): the energy of a dot product depends on the
-    distance alone (Eq. 16). Values are not rotated. A cache holds rotated keys, so each key is rotated once.
-
-    ``layout``: ``interleaved`` pairs features 2i and 2i+1 (the paper), ``half`` i and i + d/2 (GPT-NeoX, Llama). They
-    differ in the order of the rows of W_q and W_k only; ``relayout`` converts weights from one layout to the other.
+    with θ_i = base^(−2i/d), i = 0 … d/2 − 1 (Su et al. 2021, Eq. 15 and 34). A rotation preserves norms, and (R_m
+    q)·(R_n k) = q·(R_{n−m} k): the energy of a dot product depends on the distance alone (Eq. 16). Values are not
+    rotated. A cache holds rotated keys, so each key is rotated once.
 
     Angles are computed in float64, so large positions are exact. No parameters, no state. Cost: length·d per head.
+
+    Args:
+        width: d, features of one head, an even number.
+        layout: ``interleaved`` pairs features 2i and 2i+1 (the paper), ``half`` i and i + d/2 (GPT-NeoX, Llama). They
+            differ in the order of the rows of W_q and W_k only; ``relayout`` converts weights from one layout to the
+            other.
+        base: the base of the frequencies, above 1.
     """
 
     def __init__(self, width: int, *, layout: Layout = "interleaved", base: float = 10000.0) -> None:
@@ -67,8 +71,12 @@ class Rotary(nn.Module):
 def relayout(rows: Float[Tensor, "rows *rest"], *, heads: int, to: Layout) -> Float[Tensor, "rows *rest"]:
     """Reorder rows of W_q or W_k, or of their biases, from the other layout into layout ``to``.
 
-    Per head half[j] = interleaved[2j] and half[j + d/2] = interleaved[2j + 1]. ``heads`` is the number of heads of this
-    matrix: key heads for W_k.
+    Per head half[j] = interleaved[2j] and half[j + d/2] = interleaved[2j + 1].
+
+    Args:
+        rows: (rows, …) of all heads, head by head.
+        heads: the number of heads of this matrix: key heads for W_k.
+        to: the layout of the result.
     """
     shape, _ = PAIRS["interleaved" if to == "half" else "half"]
     return rows.unflatten(0, (heads, *shape)).transpose(1, 2).flatten(0, 2)

@@ -83,7 +83,15 @@ def _trained(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:
-    """Return the tokenizer that ``Tokenizer.save`` wrote. ModelError for a missing, damaged, foreign or newer file."""
+    """Return the tokenizer that ``Tokenizer.save`` wrote.
+
+    Args:
+        folder: the folder.
+        name: of its files, without the suffix.
+
+    Raises:
+        ModelError: for a missing, damaged, foreign or newer file.
+    """
     head_path = folder / f"{name}.json"
     head = _read_head(head_path)
     try:

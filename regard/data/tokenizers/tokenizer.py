@@ -113,6 +113,9 @@ class Tokenizer(ABC):
     """Converter between lines and token ids. Special pieces have the same ids in every vocabulary.
 
     Encoding adds neither BEGIN nor END. No text is encoded as a special id other than UNKNOWN, not even ``</s>``.
+
+    Args:
+        config: the kind and the options of the vocabulary.
     """
 
     def __init__(self, config: TokenizerConfig) -> None:
@@ -150,7 +153,12 @@ class Tokenizer(ABC):
         return self._unknown(line.lower() if self.config.lowercase else line)
 
     def save(self, folder: Path, name: str) -> None:
-        """Write ``NAME.json`` and, for subwords, the library's own model file in the same folder."""
+        """Write ``NAME.json`` and, for subwords, the library's own model file.
+
+        Args:
+            folder: the folder, which is created if it is missing.
+            name: of the files, without a suffix.
+        """
         files = self._files()
         head = {
             **FORMAT,

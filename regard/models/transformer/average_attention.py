@@ -26,6 +26,10 @@ class AverageAttention(Mixer):
     and ``inner`` units; without ``inner``, g = ȳ. The residual connection and norm (their Eq. 5) are the layer's.
     State: sum and count, both without padding. Cost: 4 · width² + 2 · width · ``inner`` per position, all positions
     at once. It returns no weights: all would be 1/j.
+
+    Args:
+        width: features of a position.
+        inner: units of the feed-forward network; None: there is no such network.
     """
 
     carries = True

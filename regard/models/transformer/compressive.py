@@ -30,7 +30,13 @@ class Compressive(SegmentMemory):
     over features, like a loss per position.
 
     Args:
-        memory, segment: numbers of positions; memory is a multiple of segment.
+        width: features of a position.
+        heads: number of heads.
+        causal: must be True.
+        dropout: dropout probability of the weights.
+        rotary: positions that replace the paper's.
+        memory: number of positions before the segment, a multiple of ``segment``.
+        segment: number of positions of a segment.
         compressed: number of slots.
         rate: c, positions per slot.
         compression: f_c.

@@ -30,17 +30,30 @@ class GlobalLocal(Mixer):
     """softmax(Q Kᵀ / √d) V where position i sees j if |i − j| ≤ ``radius``, or if one of them is global.
 
     Covers ETC (Ainslie et al. 2020), Longformer (Beltagy et al. 2020) and BigBird (Zaheer et al. 2020). Global
-    positions are those marked by ``Span.is_global``, or else the ``first`` ones. With ``separate``, they attend to all
-    positions with their own projections of queries, keys and values (Longformer, §3.1). ``radius``: of this layer, or a
-    list with one per layer, the last for all further layers; in steps of ``dilation`` positions. ``random``: additional
-    blocks of keys for each block of queries (BigBird), independent of the batch, drawn from ``seed`` and layer.
-    ``labels`` k: keys are k_j + a_l, l the distance clipped at ±k, or the label of pairs with a global position (ETC,
-    Eq. 2); 0: none.
+    positions are those marked by ``Span.is_global``, or else the ``first`` ones.
 
     Any two valid positions are connected within two layers, through a global one. Not causal, and stateless. With
     ``causal`` it is a window with the first positions as sinks, and a cache of constant size; then only ``radius`` and
     ``first`` are options. Cost: 4 · width² per position, with ``separate`` 7, and length · (2 · radius + globals +
     random blocks) · 2 · width; no table of length².
+
+    Args:
+        width: features of a position.
+        heads: number of heads.
+        causal: whether a position sees no later one.
+        dropout: dropout probability of the weights.
+        rotary: rotary positions of queries and keys; None: no rotation.
+        layer: index of the layer in its stack.
+        radius: of this layer, or a list with one per layer, the last for all further layers; in steps of ``dilation``
+            positions.
+        first: the number of first positions that are global if the span marks none.
+        dilation: distance between two visible positions of a window.
+        random: additional blocks of keys for each block of queries (BigBird), independent of the batch.
+        seed: of the random blocks, with ``layer``.
+        labels: k: keys are k_j + a_l, l the distance clipped at ±k, or the label of pairs with a global position (ETC,
+            Eq. 2); 0: none.
+        separate: whether global positions attend to all positions with their own projections of queries, keys and
+            values (Longformer, §3.1).
     """
 
     def __init__(

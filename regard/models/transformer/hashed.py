@@ -59,20 +59,27 @@ class HashedState(NamedTuple):
 class HashedAttention(Mixer):
     """softmax(q_i · k_j) v_j over j that share a bucket with i in some round, k_j = q_j / ‖q_j‖ (Kitaev et al. 2020)
 
-    Args:
-        heads: h. ``causal``: whether a position sees no later one.
-        dropout: of attention weights. ``rotary``: positions, which rotate queries before they are hashed.
-        buckets: of a round: an even number, 1 for none, or a list of factors; the paper uses about 2 · length / chunk.
-            Random rotations hash: new ones at each pass in training, those of ``seed`` in evaluation.
-        chunk: m. ``rounds``: of hashing. ``evaluation_rounds``: in evaluation; None: ``rounds``.
-        nearest: a causal position attends to the m previous positions of its bucket, so no later position changes its
-            result; otherwise to its own and the previous chunk. None: True if causal.
-        across: attend to every bucket of those two chunks.
-        scale: of energies. Keys have norm 1, so 1 corresponds to 1/√d of other attention.
     A position sees itself if it sees no other. Documents of a row are sorted separately. State: keys, values and
     buckets. Decoding with ``nearest`` equals one pass, at the cost of one product with each key; otherwise it attends
     to all keys, like evaluation with one bucket. Cost: 3 · width² per position, and 4 · m · width · rounds for
     attention, with ``buckets`` / 2 · width · rounds (the sum of factors) for hashing.
+
+    Args:
+        width: features of a position.
+        heads: number of heads.
+        causal: whether a position sees no later one.
+        dropout: dropout probability of the weights.
+        rotary: positions, which rotate queries before they are hashed.
+        buckets: of a round: an even number, 1 for none, or a list of factors; the paper uses about 2 · length / chunk.
+            Random rotations hash: new ones at each pass in training, those of ``seed`` in evaluation.
+        chunk: m, the number of positions of a chunk.
+        rounds: the number of rounds of hashing.
+        evaluation_rounds: the number in evaluation; None: ``rounds``.
+        nearest: a causal position attends to the m previous positions of its bucket, so no later position changes its
+            result; otherwise to its own and the previous chunk. None: True if causal.
+        across: attend to every bucket of those two chunks.
+        scale: of energies. Keys have norm 1, so 1 corresponds to 1/√d of other attention.
+        seed: of the rotations in evaluation.
     """
 
     like: Float[Tensor, "0"]

@@ -17,10 +17,15 @@ class LinearAttention(Mixer):
     """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), φ(x) = elu(x) + 1, j ≤ i where ``causal``
 
     (Katharopoulos et al. 2020, Eq. 5, 9 and 7): the weights are φ(q)·φ(k), without an exponential, so the sums over
-    keys are computed once for all queries. Heads are concatenated and projected, as in the paper's code.
-    ``chunk``: number of positions per product, which changes only the order of sums.
-    State, if causal: both sums, (rows, heads, d, d + 1), float32 or wider; padding does not change it. It cannot be
-    truncated. Cost: 4 · width² + 2 · width · (d + chunk) multiply-adds per position. No weights are computed.
+    keys are computed once for all queries. Heads are concatenated and projected, as in the paper's code. State, if
+    causal: both sums, (rows, heads, d, d + 1), float32 or wider; padding does not change it. It cannot be truncated.
+    Cost: 4 · width² + 2 · width · (d + chunk) multiply-adds per position. No weights are computed.
+
+    Args:
+        width: features of a position.
+        heads: number of heads.
+        causal: whether a position sees no later one.
+        chunk: number of positions per product, which changes only the order of sums.
     """
 
     def __init__(self, width: int, *, heads: int, causal: bool, chunk: int = CHUNK) -> None:

@@ -33,10 +33,17 @@ class Mamba2(Mixer):
     has one number A < 0, Δ and D (Dao & Gu 2024, §7.1; SSD with a scalar decay, Eq. 8). B and C correspond to keys and
     queries, which all heads share, and x to values: S is linear attention with an input-dependent decay.
 
-    ``expand`` · width are the features of x, in ``heads`` heads; ``state``: features of B and C; ``kernel``: width of
-    the convolution; ``chunk``: number of positions per product, which changes only the order of sums. Causal only.
-    State: the last ``kernel`` − 1 inputs and S; padding changes neither. It cannot be truncated. Cost:
-    (3 · ``expand`` · width + 2 · ``state``) · width multiply-adds per position, and the scan. No weights are computed.
+    Causal only. State: the last ``kernel`` − 1 inputs and S; padding changes neither. It cannot be truncated. Cost: (3
+    · ``expand`` · width + 2 · ``state``) · width multiply-adds per position, and the scan. No weights are computed.
+
+    Args:
+        width: features of a position.
+        heads: number of heads, which divides ``expand`` · width.
+        causal: must be True.
+        expand: ``expand`` · width are the features of x.
+        state: features of B and C.
+        kernel: width of the convolution.
+        chunk: number of positions per product, which changes only the order of sums.
     """
 
     def __init__(

@@ -38,7 +38,16 @@ class SegmentMemory(Mixer):
     size therefore gives the result of one pass. The memory is the layer's input, SG(h), through which no gradient flows
     (Dai et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; its size is constant,
     so training can carry it. Cost of n positions: n · (memory + segment) · width multiply-adds, four times, and
-    projections of the memory, once per segment. Causal only. ``rotary``: positions that replace the paper's.
+    projections of the memory, once per segment. Causal only.
+
+    Args:
+        width: features of a position.
+        heads: number of heads.
+        causal: must be True.
+        dropout: dropout probability of the weights.
+        rotary: positions that replace the paper's.
+        memory: number of positions before the segment.
+        segment: number of positions of a segment.
     """
 
     carries = True

@@ -17,6 +17,9 @@ class SimpleRecurrent(Mixer):
     are the layer's. State: c, float32 or wider, since a small 1 − f would vanish in bfloat16; padding does not change
     it. Cost: 2 · width² per position in two products over all positions; only the elementwise recurrence of c runs
     position by position. It returns no weights. W has no bias.
+
+    Args:
+        width: features of a position.
     """
 
     carries = True

@@ -35,10 +35,21 @@ MAX_SHOWN = 64  # maximum number of nodes that are shown; in larger graphs, thos
 
 
 class GraphPredictor(SupervisedPredictor):
-    """A trained graph model: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``."""
+    """A trained graph model: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``.
+
+    Its constructor is that of ``SupervisedPredictor``. It may be called from several threads.
+    """
 
     def __call__(self, inputs: Sequence[GraphLine | Mapping[str, Any]], **settings: Any) -> list[Any]:
-        """Return a prediction for each graph, an object as in a line of a file; ``weights`` are those of the nodes."""
+        """Return a prediction for each graph; its ``weights`` are those of the nodes.
+
+        Args:
+            inputs: the graphs, each an object as in a line of a file: ``{"edges": [[0, 1], [1, 2]]}``.
+            settings: settings of the answer, which has none for graphs.
+
+        Raises:
+            DataError: for an invalid graph, with its number.
+        """
         return [
             output._replace(weights=[weight for _, weight in output.weights])
             for output in super().__call__(inputs, **settings)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json import dumps
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, overload
 
 import torch
 from pydantic import ValidationError
@@ -35,7 +33,6 @@ from regard.inference.run_search import require_seed
 from regard.inference.search_model import SearchInput
 from regard.models.language_model import LanguageModel
 from regard.search.contract import Hypothesis
-from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.influence import token_influences
 from regard.tasks.language_model.next_tokens import next_tokens
@@ -45,35 +42,30 @@ from regard.tasks.language_model.scoring import (
     carried_scores,
     continued_windows,
     score_windows,
+    text_score,
     text_sizes,
+    token_scores,
     window_scores,
 )
-from regard.tasks.language_model.text_listener import FinishReason, GeneratedPiece, TokenScore
+from regard.tasks.language_model.text_listener import Generated, GeneratedPiece, TokenScore, generated, texts_in_order
 from regard.tasks.language_model.text_search import TextSearch
 
 
-class Generated(NamedTuple):
-    """Generated text. ``text`` excludes the prompt; ``finished``: the text ended before the maximum length.
-
-    ``finish_reason``: see ``GeneratedPiece``; None for a partial text.
-    """
-
-    prompt: str
-    text: str
-    log_probability: float  # nats, of the generated tokens
-    finished: bool
-    finish_reason: FinishReason | None = None
-    tokens: int = 0  # generated tokens, with the tokens of a stop string and the end
-    sample: int = 0
-
-
 class Generator:
-    """Predictor that continues texts.
+    """Predictor that continues texts, safe to call from several threads.
 
-    ``context`` is the maximum number of tokens that a prediction sees, as in training. With ``carried`` the model was
-    trained to keep its state, and reads texts of any length in steps of ``context`` tokens. ``engine`` generates; by
-    default, it is the fast float32 form of the model if that exists. Scores always use the model itself. With
-    ``ngrams``, all probabilities are those of the interpolation with them (``models.ngram_gate``).
+    Scores always use the model itself.
+
+    Args:
+        model: the network.
+        tokenizer: the tokenizer of the texts.
+        settings: the settings of generation of the run.
+        context: the maximum number of tokens that a prediction sees, as in training.
+        engine: generates; None: the fast float32 form of the model if that exists.
+        carried: whether the model was trained to keep its state; it reads texts of any length in steps of ``context``
+            tokens.
+        ngrams: all probabilities are those of the interpolation with them (``models.ngram_gate``); None: those of the
+            model.
     """
 
     def __init__(
@@ -128,9 +120,16 @@ class Generator:
         greedy: bool = False,
         **options: object,
     ) -> Generated | list[Generated]:
-        """``model("To be", length=100, temperature=0.8, seed=1)``; for several prompts, a list in their order.
+        """Continue a prompt, or a list of prompts: ``model("To be", length=100, temperature=0.8, seed=1)``.
 
-        ``options`` are settings of generation, listed below. Each text depends only on its prompt and the seed.
+        Args:
+            prompt: a prompt, or a list of prompts, which gives a list of texts.
+            seed: of sampling. A text depends only on its prompt and the seed. None: that of the run, or a new one.
+            greedy: whether to choose the most probable token.
+            options: keys of the config section ``generate``, such as ``length``.
+
+        Raises:
+            ConfigError: for an invalid option, or a prompt that the vocabulary cannot encode.
         """
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         if wrong := [entry for entry in prompts if not isinstance(entry, str)]:
@@ -145,6 +144,13 @@ class Generator:
         """Return several continuations of one prompt: ``model.samples("To be", 3, seed=1)``.
 
         Each text depends only on the prompt, the seed and its number; the first equals ``model("To be", seed=1)``.
+
+        Args:
+            prompt: the prompt.
+            count: the number of texts.
+            seed: see ``__call__``.
+            greedy: see ``__call__``.
+            options: see ``__call__``.
         """
         return list(self.generate([prompt], self.adjusted(options), samples=count, seed=seed, greedy=greedy))
 
@@ -157,26 +163,20 @@ class Generator:
         seed: int | None = None,
         greedy: bool = False,
     ) -> Iterator[Generated]:
-        """Generate the ``samples`` texts of each prompt in parallel, and yield them in order.
+        """Generate the texts of all prompts in parallel, and yield them in order.
+
+        Args:
+            prompts: the prompts.
+            settings: settings of generation: ``model.settings``, or the result of ``adjusted``.
+            samples: the number of texts of each prompt.
+            seed: see ``__call__``.
+            greedy: see ``__call__``.
 
         Raises:
             ConfigError: the vocabulary cannot encode a prompt; raised before generation begins.
         """
         pieces = self._pieces(prompts, settings, samples=samples, seed=seed, greedy=greedy)
-        return self._in_order(prompts, samples, pieces)
-
-    def _in_order(self, prompts: Sequence[str], samples: int, pieces: Iterator[GeneratedPiece]) -> Iterator[Generated]:
-        texts: defaultdict[int, str] = defaultdict(str)
-        ended: dict[int, GeneratedPiece] = {}
-        following = 0
-        for piece in pieces:
-            texts[piece.number] += piece.text
-            if piece.finish_reason is not None:
-                ended[piece.number] = piece
-            while (last := ended.pop(following, None)) is not None:
-                number, sample = divmod(following, samples)
-                yield _generated(prompts[number], last, sample)._replace(text=texts.pop(following))
-                following += 1
+        return texts_in_order(prompts, samples, pieces)
 
     def read(self, line: str) -> str:
         """Return the line as a prompt, which may be blank; ConfigError if the vocabulary cannot encode it."""
@@ -213,11 +213,17 @@ class Generator:
         After ``context`` tokens the model reads the last half of them again and continues from there, unless its
         memory is bounded (``inference.causal_decoding.has_bounded_context``).
 
+        Args:
+            prompt: the prompt.
+            settings: see ``generate``.
+            seed: see ``__call__``.
+            greedy: see ``__call__``.
+
         Raises:
             ConfigError: the vocabulary cannot encode the prompt, or the seed is invalid; raised by this call.
         """
         pieces = self._pieces([prompt], settings, samples=1, seed=seed, greedy=greedy)
-        return (_generated(prompt, piece, 0) for piece in pieces)
+        return (generated(prompt, piece, 0) for piece in pieces)
 
     def stream_samples(
         self, prompt: str, count: int, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False
@@ -268,13 +274,13 @@ class Generator:
             scores = carried_scores(
                 self._mixed(self.model), tokens, len(before), self.context, self.device, interrupted
             )
-            return _text_score(self.tokenizer, text, scored, scores)
+            return text_score(self.tokenizer, text, scored, scores)
         if prompt is None or stride is not None:
             windows = iter(score_windows(len(tokens) - 1, len(before) - 1, self.context, stride))
         else:
             windows = continued_windows(len(before), len(tokens), self.context)
         scores = window_scores(self._mixed(self.model), tokens, windows, self.device, interrupted)
-        return _text_score(self.tokenizer, text, scored, scores)
+        return text_score(self.tokenizer, text, scored, scores)
 
     def inspect(self, text: str) -> Observation:
         """Return the attention over a text, and the probability of each token given the tokens before it."""
@@ -316,7 +322,7 @@ class Generator:
         settings: GenerateConfig,
     ) -> Generated:
         """Return the output of a search (``inference.search_model.Searches``)."""
-        return _generated(prompt, self.text_search(settings).whole(0, hypotheses[0][0]), 0)
+        return generated(prompt, self.text_search(settings).whole(0, hypotheses[0][0]), 0)
 
     def text_search(self, settings: GenerateConfig, seed: int | None = None) -> TextSearch:
         """Return a text search with this seed, by default the seed of the settings, or a random one without it."""
@@ -353,20 +359,15 @@ class Generator:
     ) -> list[TokenScore]:
         """Return the score of each token except the first, given the tokens before it, read as in generation.
 
+        Args:
+            tokens: the tokens, such as ``model.tokens(text)``.
+            alternatives: the number of most probable tokens at each position.
+            interrupted: called before each window.
+
         Raises:
-            PredictionInterrupted: ``interrupted``, called before each window, returned True.
+            PredictionInterrupted: ``interrupted`` returned True.
         """
-        scores: list[TokenScore] = []
-        decoding = self.decoding
-        for begin, scored, end in continued_windows(1, len(tokens), decoding.context):
-            if interrupted():
-                raise PredictionInterrupted
-            window = torch.tensor([tokens[begin:end]], device=self.device)
-            log_p = decoding.model.step(window[:, :-1], decoding.model.start(1))[0][0]
-            for position in range(scored, end):
-                row, token = log_p[position - begin - 1], tokens[position]
-                scores.append(TokenScore(token, float(row[token]), most_probable(row, alternatives)))
-        return scores
+        return token_scores(self.decoding, tokens, alternatives, self.device, interrupted)
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
         """Return the settings of the model with these overrides; ConfigError for invalid values."""
@@ -387,14 +388,3 @@ class Generator:
             why = f"its vocabulary has no piece for {unknown}"
             raise ConfigError("the model cannot encode the prompt", why=why, help="remove these characters")
         return tokens
-
-
-def _generated(prompt: str, piece: GeneratedPiece, sample: int) -> Generated:
-    reason = piece.finish_reason
-    finished = reason is not None and reason != "length"
-    return Generated(prompt, piece.text, piece.log_probability, finished, reason, piece.tokens, sample)
-
-
-def _text_score(tokenizer: Tokenizer, text: str, scored: list[int], scores: list[float]) -> TextScore:
-    pieces = tokenizer.pieces(scored)
-    return TextScore(-math.fsum(scores), len(scored), len(text.encode()), len(text), pieces, scores)

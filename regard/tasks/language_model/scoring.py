@@ -15,22 +15,34 @@ from regard.core.wording import pluralize
 from regard.data.document_stream import DocumentStream
 from regard.data.packs import PackExamples, cut_documents
 from regard.data.stream import Stream
+from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError
-from regard.inference.prompt_decoding import DecodedModel
+from regard.inference.prompt_decoding import DecodedModel, PromptDecoding
+from regard.search.rows import most_probable
+from regard.tasks.language_model.text_listener import TokenScore
 
 Window = tuple[int, int, int]  # positions of the first input token, the first scored token, and the end
 
 
 class TextScore(NamedTuple):
-    """Probability of a text: ``nll`` in nats over ``tokens``; ``bytes`` and ``characters`` of the raw text."""
+    """Probability of a text.
+
+    Attributes:
+        nll: −log P(text) in nats.
+        tokens: the number of tokens.
+        bytes: the number of bytes of the raw text, in UTF-8.
+        characters: the number of characters of the raw text.
+        pieces: the text of each token.
+        piece_log_probabilities: of each token in nats, given the tokens before it.
+    """
 
     nll: float
     tokens: int
     bytes: int
     characters: int
     pieces: Sequence[str] = ()
-    piece_log_probabilities: Sequence[float] = ()  # of each token, given the tokens before it
+    piece_log_probabilities: Sequence[float] = ()
 
     @property
     def perplexity(self) -> float:
@@ -153,3 +165,29 @@ def text_sizes(examples: WindowExamples | PackExamples, indices: Indices, names:
     sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}
     chosen = {unit: size for unit, size in sizes.items() if f"bits_per_{unit[:-1]}" in names}
     return {unit: torch.tensor(size, dtype=torch.float64) for unit, size in chosen.items()}
+
+
+def text_score(tokenizer: Tokenizer, text: str, scored: list[int], scores: list[float]) -> TextScore:
+    """Return the score of a text from the log-probabilities of its tokens ``scored``."""
+    pieces = tokenizer.pieces(scored)
+    return TextScore(-math.fsum(scores), len(scored), len(text.encode()), len(text), pieces, scores)
+
+
+def token_scores(
+    decoding: PromptDecoding,
+    tokens: Sequence[int],
+    alternatives: int,
+    device: torch.device,
+    interrupted: Callable[[], bool],
+) -> list[TokenScore]:
+    """Return the score of each token except the first: see ``Generator.token_scores``."""
+    scores: list[TokenScore] = []
+    for begin, scored, end in continued_windows(1, len(tokens), decoding.context):
+        if interrupted():
+            raise PredictionInterrupted
+        window = torch.tensor([tokens[begin:end]], device=device)
+        log_p = decoding.model.step(window[:, :-1], decoding.model.start(1))[0][0]
+        for position in range(scored, end):
+            row, token = log_p[position - begin - 1], tokens[position]
+            scores.append(TokenScore(token, float(row[token]), most_probable(row, alternatives)))
+    return scores

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from regard.data.tokenizers.tokenizer import END, Tokenizer
@@ -13,23 +14,78 @@ from regard.tasks.language_model.config import GenerateConfig
 FinishReason = Literal["end", "stop", "length"]
 
 
-class GeneratedPiece(NamedTuple):
-    """Next piece of text ``number``; the last piece has a ``finish_reason``.
+class Generated(NamedTuple):
+    """A generated text.
 
-    ``end``: the model ended the text; ``stop``: the model generated a stop string, which is not part of the text;
-    ``length``: the text has the maximum number of tokens. ``log_probability`` and ``tokens`` are cumulative and include
-    the stop string and the end.
+    Attributes:
+        prompt: the prompt.
+        text: the text without the prompt.
+        log_probability: of the generated tokens in nats.
+        finished: whether the text ended before the maximum length.
+        finish_reason: see ``GeneratedPiece``; None for a partial text.
+        tokens: the number of generated tokens, with those of a stop string and the end.
+        sample: the number of the text among those of its prompt.
+    """
+
+    prompt: str
+    text: str
+    log_probability: float
+    finished: bool
+    finish_reason: FinishReason | None = None
+    tokens: int = 0
+    sample: int = 0
+
+
+class GeneratedPiece(NamedTuple):
+    """The next piece of a text.
+
+    Attributes:
+        number: the number of the text.
+        text: the piece; empty if its token completes no text.
+        finish_reason: of the last piece, otherwise None. ``end``: the model ended the text; ``stop``: the model
+            generated a stop string, which is not part of the text; ``length``: the text has the maximum number of
+            tokens.
+        log_probability: of the text so far in nats, with a stop string and the end.
+        tokens: the number of tokens so far, with those of a stop string and the end.
     """
 
     number: int
     text: str
     finish_reason: FinishReason | None
-    log_probability: float  # nats
+    log_probability: float
     tokens: int
 
 
+def generated(prompt: str, piece: GeneratedPiece, sample: int) -> Generated:
+    """Return a piece of the continuation number ``sample`` of a prompt."""
+    reason = piece.finish_reason
+    finished = reason is not None and reason != "length"
+    return Generated(prompt, piece.text, piece.log_probability, finished, reason, piece.tokens, sample)
+
+
+def texts_in_order(prompts: Sequence[str], samples: int, pieces: Iterator[GeneratedPiece]) -> Iterator[Generated]:
+    """Yield the texts that consist of these pieces, ``samples`` of each prompt, in the order of their numbers."""
+    texts: defaultdict[int, str] = defaultdict(str)
+    ended: dict[int, GeneratedPiece] = {}
+    following = 0
+    for piece in pieces:
+        texts[piece.number] += piece.text
+        if piece.finish_reason is not None:
+            ended[piece.number] = piece
+        while (last := ended.pop(following, None)) is not None:
+            number, sample = divmod(following, samples)
+            yield generated(prompts[number], last, sample)._replace(text=texts.pop(following))
+            following += 1
+
+
 class TokenScore(NamedTuple):
-    """Token, its log-probability (nats), and the most probable alternatives with theirs."""
+    """The score of a token.
+
+    Attributes:
+        token: its number in the vocabulary.
+        log_probability: in nats, given the tokens before it.
+        alternatives: the most probable tokens and their log-probabilities, best first.
+    """
 
     token: int
     log_probability: float

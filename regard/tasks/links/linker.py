@@ -41,7 +41,13 @@ ROWS = 256  # nodes that are compared with all nodes in one product
 
 
 class Link(NamedTuple):
-    """Two nodes and the probability of an edge between them, if half of all candidates have an edge."""
+    """Two nodes and the probability of an edge between them.
+
+    Attributes:
+        source: the name of one node.
+        target: the name of the other.
+        probability: of an edge, 0 to 1, if half of all candidates have an edge.
+    """
 
     source: str
     target: str
@@ -49,14 +55,28 @@ class Link(NamedTuple):
 
 
 class BestLinks(NamedTuple):
-    """A node and its most probable links to nodes that are not its neighbors, best first."""
+    """The most probable links of one node.
+
+    Attributes:
+        source: the name of the node.
+        links: links to nodes that are not its neighbors, best first.
+    """
 
     source: str
     links: list[Link]
 
 
 class Linker(NodePredictor):
-    """A trained link model: ``regard.load("runs/papers")([("17", "90")])``."""
+    """A trained link model: ``regard.load("runs/papers")([("17", "90")])``.
+
+    It reads the graph of the run, which training saved. Probabilities assume that half of all candidates have an edge.
+
+    Args:
+        net: the network over nodes and pairs of nodes.
+        codecs: the graph of the run, and the wide part if it has one.
+        config: the config of the run.
+        engine: not used; a parameter of all predictors.
+    """
 
     reads_json = True
     labels = CLASSES
@@ -67,7 +87,7 @@ class Linker(NodePredictor):
         self.answer = EdgeAnswer.of(CLASSES, codecs.temperature)
 
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Any]:
+    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Link | BestLinks]:
         """Return a ``Link`` for two node names, ``BestLinks`` for one.
 
         Args:

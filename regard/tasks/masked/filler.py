@@ -49,14 +49,24 @@ MAX_CANDIDATES = 10_000  # of all gaps of a text, in the response to a request
 
 
 class GapCandidate(NamedTuple):
-    """Word or piece for a gap, and its probability."""
+    """A candidate for a gap.
+
+    Attributes:
+        text: a word or piece.
+        probability: 0 to 1, among all tokens of the vocabulary without special ones.
+    """
 
     text: str
     probability: float
 
 
 class Filled(NamedTuple):
-    """Text with the most probable candidate in each gap, and the candidates of each gap, best first."""
+    """A filled text.
+
+    Attributes:
+        text: the text with the most probable candidate in each gap.
+        gaps: the candidates of each gap, best first.
+    """
 
     text: str
     gaps: tuple[tuple[GapCandidate, ...], ...]
@@ -66,6 +76,15 @@ class Filler:
     """Predictor that fills gaps in texts: ``filler(["A dog ___ over the fence"])[0].gaps[0][0].text``.
 
     Each gap is one token. All gaps are masked during prediction. Special tokens are never candidates.
+
+    Args:
+        model: the network.
+        tokenizer: the tokenizer of the texts.
+        settings: the mark of a gap, and the number of candidates.
+        context: the maximum number of tokens of a text, with begin and end.
+        frequencies: (types,) the share of each type in the training data, for the unigram model of an evaluation; None:
+            no such figures.
+        tables: the wide part, by whose distribution that of the network is multiplied; None: the network alone.
     """
 
     def __init__(
@@ -85,7 +104,16 @@ class Filler:
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str], *, top_k: int | None = None) -> list[Filled]:
-        """Fill the gaps of texts, with ``top_k`` candidates for each gap (default: the setting of the run)."""
+        """Fill the gaps of texts.
+
+        Args:
+            inputs: the texts; ``___``, or the setting ``blank`` of the run, marks a gap.
+            top_k: the number of candidates of each gap; None: the setting of the run.
+
+        Raises:
+            ConfigError: if ``top_k`` is below 1.
+            DataError: if a text has no gap, or is longer than the context of the model.
+        """
         require_list(inputs)
         number = self.settings.top_k if top_k is None else top_k
         require_count("top_k", number)

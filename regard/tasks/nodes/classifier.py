@@ -32,7 +32,14 @@ MAX_ALTERNATIVES = 10  # maximum number of classes that are shown for a node
 
 
 class NodeClass(NamedTuple):
-    """The most probable class of a node, its probability, and the probabilities of all classes."""
+    """The class of a node.
+
+    Attributes:
+        node: the name of the node.
+        label: its most probable class.
+        probability: of the class, 0 to 1.
+        probabilities: of all classes, by name.
+    """
 
     node: str
     label: str
@@ -44,6 +51,12 @@ class NodeClassifier(NodePredictor):
     """A trained node classifier: ``regard.load("runs/cora")(["31336"])[0].label``.
 
     With ``data.batch_nodes`` it reads batches of nodes with their neighborhoods, otherwise the whole graph.
+
+    Args:
+        net: the network over nodes.
+        codecs: the graph of the run, and the wide part if it has one.
+        config: the config of the run.
+        engine: not used; a parameter of all predictors.
     """
 
     def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:

@@ -53,7 +53,7 @@ class Recognizer:
     Args:
         net: the network.
         codecs: the features and the tokenizer of the run.
-        config: of the run.
+        config: the config of the run.
         engine: the decoding engine: ``reference``, or by default the fast form of the decoder if it has one.
         lm: the run folder of a language model whose scores are added; None: that of ``search.lm``.
     """
@@ -89,7 +89,7 @@ class Recognizer:
         Args:
             inputs: a list; each input is the contents of a sound file, an array of samples (samples,) at the rate of
                 the run, or frames (frames, channels). No path is opened.
-            options: search settings, see below.
+            options: keys of the config section ``search``, such as ``beam``.
 
         Raises:
             ConfigError: for an invalid option.
@@ -113,7 +113,13 @@ class Recognizer:
     ) -> list[Transcript]:  # fmt: skip
         """Return the transcripts of inputs; one that is longer than the run allows is cut at its quietest places.
 
-        Raises KeyboardInterrupt if ``interrupted`` returns True.
+        Args:
+            inputs: the sounds, as ``read``, ``read_file`` and ``hear`` return them.
+            settings: the search settings, as ``adjusted`` returns them.
+            interrupted: returns whether to stop.
+
+        Raises:
+            KeyboardInterrupt: if ``interrupted`` returns True.
         """
         rate = self.features.frame_rate
         ranges = [cuts(one.frames, self._parts, rate) for one in inputs]
@@ -133,9 +139,14 @@ class Recognizer:
         self, frames: Sequence[Frames], settings: RecognitionSearchConfig, *, aligned: bool = True,
         interrupted: Callable[[], bool] = not_interrupted, prefixes: Sequence[Sequence[int]] = (),
     ) -> list[Recognized]:  # fmt: skip
-        """Return the pieces of standardized frames, and with ``aligned`` the encoder states of each piece.
+        """Return the pieces of standardized frames.
 
-        ``prefixes``: pieces with which each output begins; () for none.
+        Args:
+            frames: (frames, channels) of each input, standardized.
+            settings: the search settings.
+            aligned: whether to return the encoder states of each piece.
+            interrupted: returns whether to stop.
+            prefixes: pieces with which each output begins; () for none.
         """
         help = f"lower search.beam, or search.batch_sentences (now {settings.batch_sentences}), in the run's config"
         with explain_out_of_memory("recognizing speech", help=help), torch.no_grad():
@@ -153,7 +164,12 @@ class Recognizer:
         return " ".join(self.tokenizer.decode(recognized.tokens).split())
 
     def transcript(self, recognized: Recognized, frames: int) -> Transcript:
-        """Return the text of an output for a number of frames, with the seconds of its words."""
+        """Return the text of an output, with the seconds of its words.
+
+        Args:
+            recognized: the output of ``recognize_frames``.
+            frames: the number of frames of the input.
+        """
         ranges, rate = self.net.encoder.embedding.ranges(frames), self.features.frame_rate
         seconds = [(ranges[first][0] / rate, ranges[last][1] / rate) for first, last in recognized.states]
         words = words_at(recognized.tokens, seconds, self.tokenizer) if seconds else ()

@@ -47,8 +47,10 @@ class SpeechAlignment(Protocol):
 class SegmentOptions:
     """Options of segments, in seconds.
 
-    ``step``: of sound between two hypotheses. ``silence``: closes a segment. ``longest``: maximum of a segment; that of
-    the run (``data.max_seconds``) applies, too.
+    Attributes:
+        step: of sound between two hypotheses.
+        silence: closes a segment.
+        longest: maximum of a segment; that of the run (``data.max_seconds``) applies, too.
     """
 
     step: float = 0.5
@@ -89,7 +91,12 @@ class SoundSegment(NamedTuple):
 
 
 class SoundStream(NamedTuple):
-    """The state of one stream: the present segment, and samples that are not yet a step."""
+    """The state of one stream.
+
+    Attributes:
+        segment: the present segment.
+        waiting: (samples,) samples that are not yet a step.
+    """
 
     segment: SoundSegment = SoundSegment()
     waiting: Samples = np.zeros(0, np.float32)

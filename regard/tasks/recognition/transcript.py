@@ -11,7 +11,13 @@ from regard.data.tokenizers.tokenizer import Tokenizer
 
 
 class Word(NamedTuple):
-    """A word and the seconds at which it starts and ends."""
+    """A recognized word.
+
+    Attributes:
+        word: its text.
+        start: the second at which it starts.
+        end: the second at which it ends.
+    """
 
     word: str
     start: float

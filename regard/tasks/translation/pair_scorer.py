@@ -109,14 +109,22 @@ class PairScorer:
     ) -> dict[str, Tensor]:
         """Return attention weights (batch, heads, query, key) by name for pairs of ids, teacher-forced.
 
-        ``ended``: whether the sources are complete.
+        Args:
+            sources: the ids of each source.
+            targets: the ids of each target, without BEGIN and END.
+            ended: whether the sources are complete.
         """
         with self.observed() as model, observe(model) as tables:
             self.log_probabilities(sources, targets, model=model, ended=ended)
         return tables
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
-        """Return the attention weights (heads, query, key) by name for one pair of ids, teacher-forced."""
+        """Return the attention weights (heads, query, key) by name for one pair, teacher-forced.
+
+        Args:
+            source: the ids of the source.
+            target: the ids of the target, without BEGIN and END.
+        """
         return {name: weights[0] for name, weights in self.attentions([source], [target]).items()}
 
     @contextmanager

@@ -104,7 +104,7 @@ class Translator(PairScorer):
             text: a text, or a list of texts, which gives a list of translations.
             seed: the seed of sampling, if ``temperature`` is set. A translation depends only on its text and the seed.
                 Default: a new seed for each call.
-            options: search settings, see below.
+            options: keys of the config section ``search``, such as ``beam``.
 
         Raises:
             ConfigError: for an invalid option, or if ``text`` is not a text.
@@ -369,8 +369,19 @@ def load(
 ) -> Translator:  # fmt: skip
     """Return the translation model of a run folder: ``load("runs/m30k")("A dog runs.").text``.
 
-    The parameters are those of ``regard.load``, with ``engine`` as in ``Translator`` or ``auto``. Raises ConfigError if
-    the run has another task, and ModelError if the run folder is incomplete or damaged.
+    Like ``regard.load``, for one task, with the type of its predictor.
+
+    Args:
+        path: the run folder.
+        checkpoint: see ``regard.load``.
+        device: see ``regard.load``.
+        engine: as in ``Translator``, or ``auto``.
+        mapped: see ``regard.load``.
+        log: see ``regard.load``.
+
+    Raises:
+        ConfigError: if the run has another task.
+        ModelError: if the run folder is incomplete or damaged.
     """
     require_task(RunFolder.open(Path(path)), "translation")
     translator: Translator = load_predictor(
