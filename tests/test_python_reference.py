@@ -216,3 +216,19 @@ def test_methods_describe_their_parameters(block: Documented) -> None:
         if len(names) > 1 and (missing := [name for name in names if name not in described(method)]):
             undescribed[method.__qualname__] = missing
     assert undescribed == {}
+
+
+def linked(text: str) -> list[tuple[str, str, list[str]]]:
+    """Return the task, the page of its predictor and its how-to pages, of each row of the table of tasks."""
+    rows = _TASK_ROW.findall(text)
+    return [(task, page, re.findall(r"\(\.\./how-to/([\w-]+\.md)\)", pages)) for task, page, pages in rows]
+
+
+def test_every_task_is_linked_with_its_how_to_pages_in_both_directions() -> None:
+    rows = linked((FOLDER / "python.md").read_text(encoding="utf-8"))
+    assert {task for task, _, _ in rows} == {*TASKS}
+    for task, page, pages in rows:
+        assert identity(predictor(TASKS[task].task())) in {identity(block.resolve()) for block in BLOCKS[page]}, task
+        assert pages, task
+        for name in pages:
+            assert f"](../reference/{page}" in (HOW_TO / name).read_text(encoding="utf-8"), (task, name)

@@ -45,7 +45,7 @@ class GraphPredictor(SupervisedPredictor):
 
         Args:
             inputs: the graphs, each an object as in a line of a file: ``{"edges": [[0, 1], [1, 2]]}``.
-            settings: settings of the answer, which has none for graphs.
+            settings: settings of the answer; for graphs, no setting exists.
 
         Raises:
             DataError: for an invalid graph, with its number.
