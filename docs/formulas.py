@@ -1,7 +1,7 @@
 """A Markdown extension of the docs site: LaTeX formulas become MathML while the site is built.
 
-``$…$`` is a formula of a line, a block ```` ```math ```` one or several on lines of their own. MathML needs no script, so pages
-are readable offline and from a disk. GitHub renders both forms from the Markdown source.
+``$…$`` is a formula in a line; a block ```` ```math ```` has one or several on lines of their own. MathML needs no
+script, so pages are readable offline and from a disk. GitHub renders both forms from the Markdown source.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ def mathml(latex: str, display: str = "inline") -> str:
     if unknown := _UNKNOWN.search(text):
         raise ValueError(f"cannot convert {unknown[0]} of {latex}")
     text = _ALIGN.sub(r'class="\1"', text)  # browsers ignore the attribute
-    text = _PRIME.sub(r'<mrow>\1<mo lspace="0" rspace="0">&#x02032;</mo></mrow>', text)  # legible without a font of formulas
+    # A prime in a superscript is too small to see unless a font for mathematics is installed.
+    text = _PRIME.sub(r'<mrow>\1<mo lspace="0" rspace="0">&#x02032;</mo></mrow>', text)
     ElementTree.fromstring(text)
     return text
 
 
-def fence(source: str, language: str, css_class: str, options: Any, md: Markdown, **others: Any) -> str:
+def fence(source: str, language: str, css_class: str, options: Any, md: Markdown, **_: Any) -> str:
     """Return a block ``math`` as a box that scrolls if the formula is wider: a custom fence of pymdownx.superfences."""
     return f'<div class="formula" tabindex="0">{mathml(source, "block")}</div>'
 

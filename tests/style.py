@@ -25,7 +25,7 @@ CELLS = ("markdown", "code")
 LONGEST = 25  # words of a sentence
 WORD = re.compile(r"[^\W_][\w'’-]*")
 SENTENCE_END = re.compile(r"(?<=[.;:?!])\s+|\s[–·→]\s|\n\s*\n|\n\s*(?:[-*>|#]|\d+\.)\s")
-CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+", re.DOTALL)
+CODE = re.compile(r"``.*?``|`[^`]*`|(?<![\\$\w])\$[^\s$][^$\n]*\$|https?://\S+", re.DOTALL)
 
 
 class Passage(NamedTuple):

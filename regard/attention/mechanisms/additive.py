@@ -14,7 +14,7 @@ from regard.attention.score import ScoreTerms, SoftmaxScore
 
 
 class Additive(SoftmaxScore):
-    """e(q, k) = β vᵀ tanh(W q + U k + b), α = softmax(e) (Bahdanau et al. 2015, App. A.1.2; β = 1, no b).
+    """e_ij = β vᵀ tanh(W q_i + U k_j + b), α = softmax(e) (Bahdanau et al. 2015, App. A.1.2; β = 1, no b).
 
     Equal to Luong's concat, v_aᵀ tanh(W_a [q; k]) with W_a = [W U] (Luong et al. 2015, §3.1, arXiv version), without
     building the concatenation. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,

@@ -16,7 +16,7 @@ TINY = 1e-12  # keeps the result and the gradient finite for a query or key of n
 
 
 class Cosine(Score):
-    """e(q, k) = g · q·k / (‖q‖ ‖k‖), α = softmax(e) (Henry et al. 2020, "QKNorm").
+    """e_ij = g · q_i·k_j / (‖q_i‖ ‖k_j‖), α = softmax(e) (Henry et al. 2020, "QKNorm").
 
     An energy stays within ±g for any norms of q and k, so these cannot saturate the softmax; no 1/√d_k. g
     ``sharpness`` (heads,) is learned and starts at ``scale``. The paper starts at log₂(L² − L), where 97.5 % of the

@@ -15,7 +15,7 @@ from regard.attention.previous_weights import Initial
 
 
 class Coverage(LocationMechanism):
-    """C_ij = Σ_{i' < i} α_{i'j}, e_ij = wᵀ tanh(W s_i + V h_j + c C_ij + b), α_i = softmax(β e_i)
+    """C_ij = α_0j + Σ_{i' < i} α_{i'j}, e_ij = wᵀ tanh(W s_i + V h_j + c C_ij + b), α_i = softmax(β e_i)
 
     (See, Liu & Manning 2017, Eq. 10 and 11, recalled and not checked; ESPnet's AttCov). c ``coverage_weight`` (heads,
     width); W, V, b and w are in ``content`` (see ``AdditiveScore``).

@@ -9,9 +9,9 @@ from regard.attention.location_base import FilteredLocation
 
 
 class CoverageLocationAware(FilteredLocation):
-    """C_i = Σ_{i' < i} α_{i'}, f_i = F ∗ C_i, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
+    """C_i = α_0 + Σ_{i' < i} α_{i'}, f_i = F ∗ C_i, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
 
-    (ESPnet's AttCovLoc; not from a paper). The sum starts with α_0, which is ``initial``: "uniform" over the valid
+    (ESPnet's AttCovLoc; not from a paper). α_0 is ``initial``: "uniform" over the valid
     keys, all on the "first", or "nowhere". F ``filters``, ``channels`` per head, 2·``reach`` + 1 wide; U
     ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``; ``learned``
     lists which of W, V and b exist; default of ``width``: d_q); β ``sharpening`` (ESPnet: 2); ``normalize``

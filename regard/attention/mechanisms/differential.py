@@ -15,7 +15,7 @@ from regard.core.state import State
 
 
 class Differential(Mechanism):
-    """c = (softmax(q₁ k₁ᵀ/√d) − λ softmax(q₂ k₂ᵀ/√d)) v (Ye et al. 2025, Eq. 1).
+    """A₁ = softmax(q₁ k₁ᵀ / √d), A₂ = softmax(q₂ k₂ᵀ / √d), c = (A₁ − λ A₂) v (Ye et al. 2025, Eq. 1).
 
     q₁ and q₂ are two halves of a head's query, d features each, and k₁ and k₂ of its key. The subtraction removes
     weight that both maps give to all keys. λ = exp(a₁·b₁) − exp(a₂·b₂) + λ₀ (Eq. 2), the vectors a, b (d,) learned, one

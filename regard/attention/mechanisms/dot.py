@@ -17,7 +17,7 @@ from regard.core.state import State
 
 
 class Dot(Score):
-    """e(q, k) = scale · q·k + b, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).
+    """e_ij = q_i·k_j / √d_k, α_ij = exp(e_ij) / Σ_j' exp(e_ij'), c_i = Σ_j α_ij v_j (Vaswani et al. 2017, Eq. 1).
 
     If the components of q and k are independent, with mean 0 and variance 1, q·k has variance d_k (footnote 4): the
     scale keeps the softmax from saturating. Requires d_q = d_k. No state, no parameters except those of ``bias``. Cost:

@@ -16,7 +16,7 @@ FLOOR = 1e-6  # minimum weight of an allowed key before the last division, as in
 
 
 class Forward(FilteredLocation):
-    """y_i = softmax(β e_i); α̂_ij = (α_{i−1,j} + α_{i−1,j−1}) y_ij; α_i = α̂_i / Σ α̂_i; α_0 = (1, 0, 0, …)
+    """y_i = softmax(β e_i); α̂_ij = (α_{i−1,j} + α_{i−1,j−1}) y_ij; α_i = α̂_i / Σ_j α̂_ij; α_0 = (1, 0, 0, …)
 
     (Zhang, Ling & Dai 2018, "forward attention"; the equation numbers were not checked). e is that of
     location-aware attention, as in ESPnet's AttForward: e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), f_i = F ∗ α_{i−1}.

@@ -18,7 +18,7 @@ def _glorot(heads: int, width: int) -> nn.Parameter:
 
 
 class Gat(PairScore):
-    """e(q, k) = LeakyReLU(a_qᵀ q + a_kᵀ k), α = softmax(e) (Veličković et al. 2018, Eq. 1–3, with a = [a_q ‖ a_k]).
+    """e_ij = LeakyReLU(a_qᵀ q_i + a_kᵀ k_j), α = softmax(e) (Veličković et al. 2018, Eq. 1–3, with a = [a_q ‖ a_k]).
 
     ``query_vector`` a_q (heads, d_q) and ``key_vector`` a_k (heads, d_k). The energy is monotone in a_kᵀ k for every
     query: all queries that see the same keys rank them alike (Brody et al. 2022, Theorem 1), so a query cannot select a

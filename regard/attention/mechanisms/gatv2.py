@@ -11,7 +11,7 @@ from regard.attention.pair_score import PairScore
 
 
 class Gatv2(PairScore):
-    """e(q, k) = aᵀ LeakyReLU(q + k), α = softmax(e) (Brody et al. 2022, Eq. 7, with q = W_q h_i and k = W_k h_j).
+    """e_ij = aᵀ LeakyReLU(q_i + k_j), α = softmax(e) (Brody et al. 2022, Eq. 7, with q_i = W_q h_i, k_j = W_k h_j).
 
     ``vector`` a (heads, width), uniform in ±√(6 / (width + 1)). As wide as the projections of the heads, which are W =
     [W_q ‖ W_k]. Unlike in ``gat``, the ranking of keys depends on the query: a network of this form approximates any

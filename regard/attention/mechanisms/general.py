@@ -11,7 +11,7 @@ from regard.attention.score import ScoreTerms, SoftmaxScore
 
 
 class General(SoftmaxScore):
-    """e(q, k) = qᵀ W_a k, without bias or scale (Luong et al. 2015, §3.1, "general").
+    """e_ij = q_iᵀ W_a k_j, α = softmax(e), without bias or scale (Luong et al. 2015, §3.1, "general").
 
     W_a ``weight`` (heads, query_width, key_width), one matrix per head, so d_q may differ from d_k. No state.
     Cost: query·d_q·d_k + query·key·d_k per head.

@@ -16,10 +16,10 @@ from regard.attention.score import ReweightedScore, Score
 
 
 class Hard(ReweightedScore):
-    """α = one-hot(argmax_j e_j): each query reads the one allowed key of highest energy e = ``score``(q, k).
+    """α_i = one-hot(argmax_j e_ij), e_ij = ``score``(q_i, k_j): each query reads the allowed key of highest energy.
 
-    A choice has derivative 0, so the gradient is that of ã = softmax(e / τ), straight through (Bengio et al.
-    2013): ∂α/∂e := ∂ã/∂e. Only the chosen value gets a gradient. τ is ``temperature``: a lower one brings ã, and so
+    A choice has derivative 0, so the gradient is that of α̃ = softmax(e / τ), straight through (Bengio et al.
+    2013): ∂α/∂e := ∂α̃/∂e. Only the chosen value gets a gradient. τ is ``temperature``: a lower one brings α̃, and so
     the gradient, closer to the choice. The first of equal energies is chosen. Training and evaluation are equal, and
     nothing is random. No parameters except those of ``score``, no state. Cost: that of ``score`` with all its
     energies, and a product with zeros.

@@ -14,9 +14,9 @@ from regard.attention.score import ReweightedScore, Score
 
 
 class LocalMonotonic(ReweightedScore):
-    """p_t = t, a_t(s) = align(h_t, h̄_s) for |s − p_t| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").
+    """p_i = i, α_ij = align(q_i, k_j) for |j − p_i| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").
 
-    Assumes that source and target are aligned monotonically. t is the query's absolute position and s the key's, both
+    Assumes that source and target are aligned monotonically. i is the query's absolute position and j the key's, both
     from 0. align is the softmax of ``score`` over the allowed keys of the window, ``window`` = D keys on either side.
     A window that extends beyond the sentence is normalized over the keys inside. A query more than D after the last
     key has weights 0. No parameters except those of ``score``, no state; the result of a query depends on its

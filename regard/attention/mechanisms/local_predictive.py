@@ -15,21 +15,21 @@ from regard.attention.score import ReweightedScore, Score
 
 
 class LocalPredictive(ReweightedScore):
-    """p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), a_t(s) = align(h_t, h̄_s) · exp(−(s − p_t)² / 2σ²), σ = D/2.
+    """p_i = S · sigmoid(v_pᵀ tanh(W_p q_i)), α_ij = align(q_i, k_j) · exp(−(j − p_i)² / (2σ²)), σ = D/2.
 
-    (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, s the key's
-    position from 0, align the softmax of ``score`` over the allowed keys with |s − p_t| ≤ D, ``window`` = D. The
+    (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, j the key's
+    position from 0, align the softmax of ``score`` over the allowed keys with |j − p_i| ≤ D, ``window`` = D. The
     weights are *not* normalized again: they sum to at most 1. W_p and v_p get a gradient through the Gaussian
-    only; the edge of the window is piecewise constant in p_t.
+    only; the edge of the window is piecewise constant in p_i.
 
     ``center`` is W_p (heads, d_q, d_q), ``direction`` v_p (heads, d_q). No state. Cost: that of ``score``, over all
-    keys: the window saves no work here. Differs from the paper in: p_t is predicted per head.
+    keys: the window saves no work here. Differs from the paper in: p_i is predicted per head.
 
     Args:
         score: the mechanism that computes the energies.
         heads: number of heads, each with its own parameters.
         query_width: d_q, features of a query per head.
-        window: D, the number of keys on either side of p_t.
+        window: D, the number of keys on either side of p_i.
     """
 
     def __init__(self, score: Score, *, heads: int, query_width: int, window: float = 10) -> None:

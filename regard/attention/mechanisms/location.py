@@ -11,7 +11,7 @@ from regard.attention.score import SoftmaxScore
 
 
 class Location(SoftmaxScore):
-    """a_t = softmax(W_a h_t): one energy per position, for any key (Luong et al. 2015, Eq. 8, arXiv version).
+    """α_i = softmax(W_a q_i): one energy per position, for any key (Luong et al. 2015, Eq. 8, arXiv version).
 
     W_a ``weight`` (heads, longest, d_q). A shorter sentence uses only the first rows of W_a. Keys from position
     ``longest`` on get no weight: the paper ignores "words near the end" of longer sentences, and training never reaches

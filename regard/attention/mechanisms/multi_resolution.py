@@ -15,10 +15,10 @@ from regard.attention.previous_weights import Filters, Initial
 
 
 class MultiResolution(LocationMechanism):
-    """Location-aware attention, head n with filters of half-width F_n = ⌊reach · (n + 1) / heads⌋, n from 0
+    """F_n = ⌊reach · (n + 1) / heads⌋: location-aware attention, head n with filters of half-width F_n, n from 0
 
-    (ESPnet's AttMultiHeadMultiResLoc; not from a paper). f_i^n = F^n ∗ α^n_{i−1};
-    e_ij^n = w^nᵀ tanh(W^n s_i + V^n h_j + U^n f_ij^n + b^n); α_i^n = softmax(β e_i^n). F^n ``filters[n]``; U
+    (ESPnet's AttMultiHeadMultiResLoc; not from a paper). In each head f_i = F ∗ α_{i−1},
+    e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i). F of head n is ``filters[n]``; U
     ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
     Queries are processed one by one; a padded query does not change the state. Cost: query·key·width·(channels + 1)

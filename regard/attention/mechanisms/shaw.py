@@ -16,10 +16,11 @@ from regard.core.state import State
 
 
 class Shaw(Mechanism):
-    """e_ij = scale · q_i·(k_j + a^K_ij), α = softmax(e), context_i = Σ_j α_ij (v_j + a^V_ij)
+    """e_ij = q_i·(k_j + a^K_ij) / √d_k, α = softmax(e), c_i = Σ_j α_ij (v_j + a^V_ij)
 
-    (Shaw et al. 2018, Eq. 3 and 4), a_ij = w_{max(−clip, min(clip, j − i))}. ``keys`` w^K (heads, 2·clip + 1, d_k) and
-    ``values`` w^V (heads, 2·clip + 1, d_v) are learned. Each head has separate vectors, as in the paper's base model.
+    (Shaw et al. 2018, Eq. 3 and 4), a_ij = w_{clip(j−i)}, clip(x) = max(−k, min(k, x)), k = ``clip``.
+    ``keys`` w^K (heads, 2·clip + 1, d_k) and ``values`` w^V (heads, 2·clip + 1, d_v) are learned. Each head has
+    separate vectors, as in the paper's base model.
     Positions are absolute, so a cache gives the same result. No state. Differs from the paper's big model in: the heads
     of a layer share no table.
 

@@ -13,7 +13,7 @@ from regard.attention.score import ScoreTerms, SoftmaxScore
 
 
 class TanhDot(SoftmaxScore):
-    """e(q, k) = scale · Σ_d tanh(q_d) tanh(k_d), α = softmax(e) (ESPnet's AttDot and AttMultiHeadDot).
+    """e_ij = scale · Σ_d tanh(q_id) tanh(k_jd), α = softmax(e) (ESPnet's AttDot and AttMultiHeadDot).
 
     Every factor is below 1, so |e| < scale·d_k: with 1/√d_k no weight is more than exp(2√d_k) times another. The
     projections are those of the heads. In ESPnet, both have a bias with one head, and only the query's with several.

@@ -15,10 +15,11 @@ from regard.attention.score import ReweightedScore, Score
 
 
 class TopK(ReweightedScore):
-    """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere
+    """α_ij = exp(e_ij) / Σ_{j' ∈ K_i} exp(e_ij') for j ∈ K_i, 0 elsewhere, e_ij = ``score``(q_i, k_j)
 
-    (Chorowski et al. 2015, §2.3: keep the k best frames and normalize again, for long noisy sources). Ties with the
-    last kept key are kept too, so the order of keys does not matter. The gradient is that of the softmax over the kept
+    with K_i the ``keep`` allowed keys of highest energy (Chorowski et al. 2015, §2.3: keep the k
+    best frames and normalize again, for long noisy sources). Ties with the last kept key are kept too, so the order of
+    keys does not matter. The gradient is that of the softmax over the kept
     keys; the selection is piecewise constant. No parameters except those of ``score``, no state. Cost: that of
     ``score``, over all keys, and a partial sort; it saves no computation.
 

@@ -25,9 +25,9 @@ class Compressive(SegmentMemory):
     slot's distance counts slots, not positions (§3.1). See ``SegmentMemory`` and ``Compressor``.
 
     The language model trains neither f_c nor its inputs: a reconstruction loss, ``Mixed.losses``, trains f_c alone
-    (§3.2, Algorithm 2). ``attention``: ‖attn(h, old) − attn(h, f_c(old))‖² by content alone, h the segment's positions,
-    everything except f_c detached. ``autoencoding``: ‖old − g(f_c(old))‖². Both are summed over positions and averaged
-    over features, like a loss per position.
+    (§3.2, Algorithm 2). L_attention = Σ ‖attn(h, old) − attn(h, f_c(old))‖² by content alone, h the segment's
+    positions, everything except f_c detached. L_autoencoding = Σ ‖old − g(f_c(old))‖². Both are summed over positions
+    and averaged over features, like a loss per position.
 
     Args:
         width: features of a position.

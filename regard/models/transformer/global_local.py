@@ -27,7 +27,7 @@ from regard.models.dropout import Dropout
 
 
 class GlobalLocal(Mixer):
-    """softmax(Q Kᵀ / √d) V where position i sees j if |i − j| ≤ ``radius``, or if one of them is global.
+    """e_ij = q_i·(k_j + a_{l(i,j)}) / √d, α = softmax(e): i sees j if |i − j| ≤ ``radius``, or if one is global.
 
     Covers ETC (Ainslie et al. 2020), Longformer (Beltagy et al. 2020) and BigBird (Zaheer et al. 2020). Global
     positions are those marked by ``Span.is_global``, or else the ``first`` ones.

@@ -57,7 +57,9 @@ class HashedState(NamedTuple):
 
 
 class HashedAttention(Mixer):
-    """softmax(q_i · k_j) v_j over j that share a bucket with i in some round, k_j = q_j / ‖q_j‖ (Kitaev et al. 2020)
+    """o_i = Σ_{j ∈ P_i} softmax_j(q_i · k_j) v_j, k_j = q_j / ‖q_j‖, P_i = ∪_r {j: h_r(q_j) = h_r(q_i)}
+
+    with h(x) = argmax [x R; −x R] (Kitaev et al. 2020): j shares a bucket with i in some round r.
 
     A position sees itself if it sees no other. Documents of a row are sorted separately. State: keys, values and
     buckets. Decoding with ``nearest`` equals one pass, at the cost of one product with each key; otherwise it attends

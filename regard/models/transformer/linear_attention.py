@@ -14,7 +14,7 @@ from regard.core.state import State
 
 
 class LinearAttention(Mixer):
-    """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), φ(x) = elu(x) + 1, j ≤ i where ``causal``
+    """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j)), φ(x) = elu(x) + 1, j ≤ i where ``causal``
 
     (Katharopoulos et al. 2020, Eq. 5, 9 and 7): the weights are φ(q)·φ(k), without an exponential, so the sums over
     keys are computed once for all queries. Heads are concatenated and projected, as in the paper's code. State, if

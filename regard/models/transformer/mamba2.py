@@ -27,9 +27,9 @@ class Mamba2State(NamedTuple):
 
 
 class Mamba2(Mixer):
-    """S_t = exp(Δ_t A) S_{t−1} + Δ_t B_t x_tᵀ, y_t = S_tᵀ C_t + D x_t, out = W_o RMSNorm(y_t ∘ SiLU(z_t))
+    """S_t = exp(Δ_t A) S_{t−1} + Δ_t B_t x_tᵀ, y_t = S_tᵀ C_t + D x_t, out = W_o RMSNorm(y_t ∘ SiLU(W_z u_t))
 
-    with x, B and C each SiLU of a causal convolution of their own features and Δ_t = softplus(W_Δ u_t + b). Each head
+    x, B, C = SiLU(conv(W u)) with a causal convolution of each feature, Δ_t = softplus(W_Δ u_t + b). Each head
     has one number A < 0, Δ and D (Dao & Gu 2024, §7.1; SSD with a scalar decay, Eq. 8). B and C correspond to keys and
     queries, which all heads share, and x to values: S is linear attention with an input-dependent decay.
 

@@ -36,7 +36,9 @@ class SegmentMemory(Mixer):
 
     Position t is in segment ⌊t / ``segment``⌋, counted from the first position of its row. A sequence in pieces of any
     size therefore gives the result of one pass. The memory is the layer's input, SG(h), through which no gradient flows
-    (Dai et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; its size is constant,
+    (Dai et al. 2019, §3.2, Eq. 1-3). Positions are relative (§3.3):
+    A_ij = (q_i·k_j + q_i·r_{i−j} + u·k_j + v·r_{i−j}) / √d_k; q = W_q h, k = W_{k,E} h; r_d = W_{k,R} R_d,
+    R_d = [sin(d ω); cos(d ω)]. State: see ``SegmentState``; its size is constant,
     so training can carry it. Cost of n positions: n · (memory + segment) · width multiply-adds, four times, and
     projections of the memory, once per segment. Causal only.
 
