@@ -51,6 +51,8 @@ from regard.tasks.nodes.config import NodesDataConfig
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
+from .papers import linked
+
 __all__ = ["PAGE", "meanings", "page", "setting_rows"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "config.md"
@@ -239,7 +241,7 @@ def page() -> str:
         )
     if unused:
         raise LookupError(f"no key needs the meanings of {', '.join(sorted(unused))}")
-    return "\n\n".join([*parts, _presets(), _mechanisms()]) + "\n"
+    return linked("\n\n".join([*parts, _presets(), _mechanisms()]) + "\n")
 
 
 def setting_rows(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 CELLS = ("markdown", "code")
+TITLES = "papers.md"  # titles of papers, in the words of their authors
 LONGEST = 25  # words of a sentence
 WORD = re.compile(r"[^\W_][\w'’-]*")
 SENTENCE_END = re.compile(r"(?<=[.;:?!])\s+|\s[–·→]\s|\n\s*\n|\n\s*(?:[-*>|#]|\d+\.)\s")
@@ -178,7 +179,7 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield the Python files, Markdown files and notebooks below some paths."""
     for path in paths:
         found = [path] if path.is_file() else sorted(path.rglob("*"))
-        yield from (file for file in found if file.suffix in (".py", ".md", ".ipynb"))
+        yield from (file for file in found if file.suffix in (".py", ".md", ".ipynb") and file.name != TITLES)
 
 
 def main(arguments: list[str]) -> int:
