@@ -50,7 +50,7 @@ def fence(source: str, language: str, css_class: str, options: Any, md: Markdown
 class _Inline(InlineProcessor):
     """A formula in a line."""
 
-    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # type: ignore[override]
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:
         return self.md.htmlStash.store(mathml(m[1])), m.start(0), m.end(0)
 
 

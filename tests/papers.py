@@ -14,7 +14,7 @@ TABLE = DOCS / "reference" / "papers.md"
 GENERATED = ("results.md", "reference/modules.md")  # from files that have no links
 ADDRESS = re.compile(r"https://(?:arxiv\.org/abs/\d{4}\.\d{4,5}|doi\.org/10\.\d{4,9}/\S*[^\s.,;])")
 
-_ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| \[(?:arXiv|DOI) ([^\]]+)\]\((\S+)\) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([^|]+) \| \[[^\]]+\]\((\S+)\), (?:arXiv|DOI) \S+ \|$", re.MULTILINE)
 _PROTECTED = re.compile(
     r"^ *```.*?^ *```$|^(?: {4}|#|:::)[^\n]*$|`[^`\n]*`|\[[^\]]*\]\([^)]*\)|\$[^$\n]*\$", re.MULTILINE | re.DOTALL
 )
@@ -24,7 +24,7 @@ _PROTECTED = re.compile(
 def papers() -> dict[str, str]:
     """Return the address of each paper by how it is cited."""
     rows = _ROW.findall(TABLE.read_text("utf-8"))
-    return {name: address for names, _, _, address in rows for name in names.split("; ")}
+    return {name: address for names, address in rows for name in names.split("; ")}
 
 
 def pages() -> list[Path]:

@@ -33,9 +33,9 @@ def test_the_table_is_in_order_and_has_each_paper_once() -> None:
     assert len(rows) == len(addresses) >= 80 and max(Counter(addresses).values()) == 1
     assert rows == sorted(rows, key=str.casefold)
     for row in rows:
-        number, address = re.findall(r"\[(?:arXiv|DOI) (\S+)\]\((\S+)\)", row)[0]
+        address, number = re.findall(r"\]\((\S+)\), (?:arXiv|DOI) (\S+) \|$", row)[0]
         assert address.endswith(f"/{number}") and ADDRESS.fullmatch(address)
-        assert re.fullmatch(r"\| (?:[^|;]+ (?:19|20)\d\d(?:; |(?= \|)))+ \| [^|]+ \| [^|]+ \|", row), row
+        assert re.fullmatch(r"\| (?:[^|;]+ (?:19|20)\d\d(?:; |(?= \|)))+ \| [^|]+ \|", row), row
 
 
 @pytest.mark.parametrize(
