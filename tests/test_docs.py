@@ -12,7 +12,7 @@ from regard.attention.catalog import MECHANISMS
 from regard.config.settings import TrainConfig
 from regard.models.attention_config import OTHER_MIXERS
 
-from . import config_reference, module_reference
+from . import config_reference, module_reference, notebook_pages
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -70,6 +70,11 @@ def test_the_list_of_modules_is_current() -> None:
     written = module_reference.PAGE.read_text(encoding="utf-8")
     assert written == module_reference.page(), "run scripts/config-reference"
     assert "| `dot.py` | Scaled dot-product attention. |" in written
+
+
+def test_the_pages_of_the_notebooks_are_current() -> None:
+    saved = {path: path.read_bytes() for ending in ("*.md", "*.png") for path in notebook_pages.FOLDER.glob(ending)}
+    assert saved == notebook_pages.files(), "run .venv/bin/python -m tests.notebook_pages"
 
 
 RECALLED = ("about 38", "33.36", "29.88")  # published, it is remembered; nobody has read the source
