@@ -1,4 +1,4 @@
-"""Pages of the docs site from the notebooks: cells as Markdown, pictures as files. A test fails if they are outdated."""
+"""Pages of the docs site from the notebooks: cells as Markdown, pictures as files; a test keeps them current."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def write() -> None:
 
 
 def _heading(cell: dict[str, Any]) -> str:
-    headings = re.findall(r"^#+ (.+)$", "".join(cell["source"]), re.MULTILINE) if cell["cell_type"] == "markdown" else []
+    """Return the last heading of a Markdown cell; empty if it has none."""
+    if cell["cell_type"] != "markdown":
+        return ""
+    headings = re.findall(r"^#+ (.+)$", "".join(cell["source"]), re.MULTILINE)
     return headings[-1] if headings else ""
 
 

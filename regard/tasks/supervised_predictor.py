@@ -72,6 +72,11 @@ class SupervisedPredictor:
         self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
         self._network, self._wording = network, wording
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.net.parameters()).device
+
     @cached_property
     def _reading(self) -> nn.Module:
         """Network in the form for the engine, created at first use."""
@@ -202,9 +207,8 @@ class SupervisedPredictor:
         return [run.tolist() for run in packed_runs(order, windows, BATCH_ROWS)]
 
     def _padded(self, rows: Sequence[Row]) -> dict[str, InputBatch]:
-        device = next(self.net.parameters()).device
         columns = zip(self.codec.fields.items(), zip(*rows, strict=True), strict=True)
-        return {name: to_device(field.pad(column), device) for (name, field), column in columns}
+        return {name: to_device(field.pad(column), self.device) for (name, field), column in columns}
 
     def _position_weights(self, row: Row, weights: Mapping[str, Tensor]) -> list[tuple[str, float]]:
         """Return the label and the weight of each position."""

@@ -58,6 +58,12 @@ def test_the_calibration_has_the_examples_and_the_error_of_the_metrics(regard, t
     assert distance / count == pytest.approx(figures["scaled_calibration_error"])
 
 
+@pytest.mark.parametrize("engine", ["float32", "reference"])
+def test_an_engine_classifies_the_same(regard, trained: tuple[Path, Path], engine: str) -> None:
+    default = regard("classify", trained[0], input="fine film\n")
+    assert regard("classify", trained[0], "--engine", engine, input="fine film\n").stdout == default.stdout != ""
+
+
 def test_a_metric_of_other_labels_is_refused(regard, trained: tuple[Path, Path]) -> None:
     told = regard("evaluate", *trained, "--metric", "accuracy,rmse").exception
     assert isinstance(told, ConfigError)
