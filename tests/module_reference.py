@@ -8,7 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, PAGE = ROOT / "regard", ROOT / "docs" / "reference" / "modules.md"
-HEAD = """# Every module
+HEAD = """---
+search:
+  exclude: true
+---
+
+# Every module
 
 A row for each file of `regard/`, by folder: the first line of its docstring. [Architecture](../architecture.md)
 explains the folders. Written by `scripts/config-reference`.
