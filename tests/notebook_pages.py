@@ -22,7 +22,8 @@ def files() -> dict[Path, bytes]:
     for path in sorted(FOLDER.glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         pictures: list[bytes] = []
-        heading, parts = "", []
+        heading = ""
+        parts: list[str] = []
         for cell in cells:
             heading = _heading(cell) or heading
             parts += _parts(cell, path.stem, heading, pictures)

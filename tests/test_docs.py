@@ -12,7 +12,7 @@ from regard.attention.catalog import MECHANISMS
 from regard.config.settings import TrainConfig
 from regard.models.attention_config import OTHER_MIXERS
 
-from . import config_reference, module_reference, notebook_pages
+from . import column_names, config_reference, module_reference, notebook_pages
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -75,6 +75,21 @@ def test_the_list_of_modules_is_current() -> None:
 def test_the_pages_of_the_notebooks_are_current() -> None:
     saved = {path: path.read_bytes() for ending in ("*.md", "*.png") for path in notebook_pages.FOLDER.glob(ending)}
     assert saved == notebook_pages.files(), "run .venv/bin/python -m tests.notebook_pages"
+
+
+def test_the_table_of_column_names_is_current() -> None:
+    assert f"{column_names.START}{column_names.table()}\n\n" in column_names.PAGE.read_text(encoding="utf-8"), (
+        "run .venv/bin/python -m tests.column_names"
+    )
+
+
+def test_the_messages_of_troubleshooting_are_those_of_the_source() -> None:
+    """The first words of each quoted error, warning and problem."""
+    text = (DOCS / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^(?:error|warning|problem): ([^\d:;…]+)", text, re.MULTILINE)
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "regard").rglob("*.py"))
+    starts = [" ".join(message.split()[:4]) for message in quoted]
+    assert len(starts) >= 8 and [start for start in starts if start not in source] == []
 
 
 RECALLED = ("about 38", "33.36", "29.88")  # published, it is remembered; nobody has read the source

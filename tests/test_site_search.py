@@ -51,7 +51,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "zensical.toml", folder)
     shutil.copytree(DOCS, folder / "docs")
     (folder / "regard").symlink_to(ROOT / "regard")
-    subprocess.run([sys.executable, "-m", "zensical", "build"], cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "zensical", "build"], cwd=folder, check=True, capture_output=True, timeout=120
+    )
     return folder / "build" / "site"
 
 
