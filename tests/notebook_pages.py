@@ -9,10 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.papers import linked
+
 __all__ = ["files", "write"]
 
 FOLDER = Path(__file__).parents[1] / "docs" / "tutorials" / "notebooks"
 DOWNLOAD = "[Download the notebook]({name}.ipynb) to run and change it: [notebooks](../notebooks.md) has the commands."
+FORMULA = re.compile(r"^\$\$(.+?)\$\$$", re.MULTILINE | re.DOTALL)
 TO_NOTEBOOK = re.compile(r"(\]\([^)\s]*)\.ipynb\)")
 
 
@@ -55,6 +58,7 @@ def _parts(cell: dict[str, Any], notebook: str, heading: str, pictures: list[byt
     source = "".join(cell["source"]).strip()
     if cell["cell_type"] == "markdown":
         text = TO_NOTEBOOK.sub(r"\1.md)", source).replace("<details>", '<details markdown="1">')
+        text = linked(FORMULA.sub(r"```math\n\1\n```", text))
         yield from text.split("\n\n", 1) if text.startswith("# ") else [text]
         return
     yield f"```python\n{source}\n```"

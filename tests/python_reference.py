@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import regard.testing
 from regard.attention.catalog import MECHANISMS
 from regard.models.attention_config import OTHER_MIXERS
+from tests.papers import linked
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = sorted(FOLDER.glob("python*.md"))
@@ -104,7 +105,7 @@ def laws_table(name: str) -> str:
 def written(text: str) -> str:
     """Return a page with current tables."""
     text = _NAMES.sub(lambda marks: marks[1] + names_table(text) + marks[2], text)
-    return _LAWS.sub(lambda marks: marks[1] + laws_table(marks[2]) + marks[3], text)
+    return linked(_LAWS.sub(lambda marks: marks[1] + laws_table(marks[2]) + marks[3], text))
 
 
 if __name__ == "__main__":
