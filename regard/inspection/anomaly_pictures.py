@@ -28,7 +28,7 @@ def draw_anomalies(results: Sequence[Anomalies], path: Path, *, title: str) -> N
         column = figure.subplots(len(visible), squeeze=False)[:, 0]
         for axes, (result, place) in zip(column, visible, strict=True):
             _draw_panel(axes, result, place)
-        column[0].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+        column[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)  # the name of the series is on the left
 
     write_figure(draw, [path], Caption(title + more))
 

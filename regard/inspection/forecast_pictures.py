@@ -36,7 +36,7 @@ def draw_forecasts(windows: Sequence[SeriesWindow], forecasts: Sequence[Forecast
         column = figure.subplots(len(visible), squeeze=False)[:, 0]
         for axes, (window, forecast, target) in zip(column, visible, strict=True):
             _draw_panel(axes, window, forecast, target)
-        column[0].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+        column[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)  # the name of the series is on the left
         for axes in column[:-1] if len({id(window) for window, _, _ in visible}) == 1 else ():
             axes.set_xticklabels([])  # all panels have the dates of the last one
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ import regard as package
 from regard.core.task import find_task
 from regard.errors import ConfigError, DataError, RegardError
 from regard.testing import TaskCase
+
+from ..svg_faults import svg_faults
+from .test_page import CHROMIUM, browser  # noqa: F401 - the browser, a fixture
 
 BACK, AHEAD, ROWS = 8, 4, 60
 SET = ("--set", "train.steps=3", "--set", f"data.horizon={AHEAD}", "--set", f"data.look_back={BACK}")
@@ -278,6 +282,22 @@ def test_a_table_is_checked(regard: Callable, run: Path, wide: Path, tmp_path: P
     assert regard("check", wide).exit_code == 0
     wrong = regard("check", write(tmp_path / "wrong.csv", TABLES["text"][0]))
     assert "heat is not a finite number: broken" in wrong.output + str(wrong.exception)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt install chromium")
+def test_no_texts_of_a_plot_touch(regard: Callable, tmp_path: Path, browser: Any) -> None:  # noqa: F811
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    table = write(
+        tmp_path / "meter.csv", [row.replace("load,heat", "load of the whole house,heat") for row in lines(200)]
+    )
+    one = train(table, "run")
+    assert regard("forecast", one, table, "--plot", tmp_path / "next.svg").exit_code == 0
+    assert (
+        regard("anomalies", one, table, "--false-alarms", "1/40 rows", "--plot", tmp_path / "alarms.svg").exit_code == 0
+    )
+    for name in ("next", "alarms"):
+        faults = svg_faults(browser, (tmp_path / f"{name}.svg").read_text())
+        assert [fault for fault in faults if fault.startswith("touching")] == []
 
 
 def test_anomalies_are_printed_measured_and_drawn(regard: Callable, tmp_path: Path) -> None:
