@@ -50,7 +50,7 @@ def list_corpora(*, as_json: AsJson = False) -> None:
         print(json.dumps([_described(corpus) for corpus in corpora().values()], indent=2))
         return
     for corpus in corpora().values():
-        means = "" if corpus.address else ", only with --from"
+        means = "" if corpus.can_be_downloaded else ", only with --from"
         print(f"{corpus.name:<16} {corpus.title}")
         print(
             f"{'':<16} {pluralize(len(corpus.files), 'file')}, {_megabytes(corpus.size)}{means} · {corpus.repository}"
@@ -118,7 +118,7 @@ def _described(corpus: PublicCorpus) -> dict[str, object]:
         "title": corpus.title,
         "license": corpus.license,
         "repository": corpus.repository,
-        "address": corpus.address,
+        "address": corpus.address or (corpus.original.address if corpus.original else None),
         "bytes": corpus.size,
         "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in corpus.files],
     }

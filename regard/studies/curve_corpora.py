@@ -44,7 +44,7 @@ SOURCES = {
     "characters": _Source(
         ("tiny-shakespeare/input.txt|lm-tinyshakespeare/input.txt",), "regard data fetch tiny-shakespeare"
     ),
-    "links": _Source(("planetoid/cora.npz",), "regard data fetch planetoid --from FOLDER"),
+    "links": _Source(("planetoid/cora.npz",), "regard data fetch planetoid"),
     "translation": _Source(
         tuple(f"multi30k/{part}.{side}" for part in ("train", "test_2016_flickr") for side in ("en", "de")),
         "regard data fetch multi30k",

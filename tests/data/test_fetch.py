@@ -403,6 +403,10 @@ def test_an_unknown_name_is_met_by_the_nearest():
 @pytest.mark.parametrize("corpus", corpora().values(), ids=lambda corpus: corpus.name)
 def test_the_table_is_pinned(corpus):
     assert corpus.license
+    if corpus.original is not None:
+        assert re.fullmatch(
+            r"https://(raw\.githubusercontent|codeload\.github)\.com/\S+[0-9a-f]{40}\S*", corpus.original.address
+        )
     if corpus.address is not None:  # what one commit holds cannot change
         assert re.match(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}(/|$)", corpus.address)
     assert len({file.name for file in corpus.files}) == len(corpus.files)

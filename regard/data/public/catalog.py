@@ -6,8 +6,10 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from regard.core.wording import did_you_mean
+from regard.data.public.originals import Original
 from regard.errors import ConfigError
 
 
@@ -19,6 +21,7 @@ class PublicFile:
     size: int
     sha256: str
     path: str = ""  # below the corpus's address, if different from the name
+    arrays: str = ""  # of a .npz: SHA-256 of its unpacked members, names included
 
     @property
     def remote(self) -> str:
@@ -28,7 +31,10 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicCorpus:
-    """Published corpus. Without an ``address``, it can only be copied from local files."""
+    """Published corpus.
+
+    Without an ``address``, it is converted from its ``original``, or it can only be copied from local files.
+    """
 
     name: str
     title: str
@@ -36,7 +42,13 @@ class PublicCorpus:
     repository: str
     files: tuple[PublicFile, ...]
     address: str | None = None
+    original: Original | None = None
     hint: str | None = None  # a command to use the corpus; {folder} is replaced by its folder
+
+    @property
+    def can_be_downloaded(self) -> bool:
+        """True if its files or its original have an address."""
+        return (self.address or self.original) is not None
 
     @property
     def size(self) -> int:
@@ -48,10 +60,14 @@ class PublicCorpus:
 def corpora() -> dict[str, PublicCorpus]:
     """Return every corpus by name, in the order of the table ``public.toml``."""
     table = tomllib.loads(resources.files("regard.data.public").joinpath("public.toml").read_text("utf-8"))
-    return {
-        name: PublicCorpus(name=name, files=tuple(PublicFile(**file) for file in entry.pop("files")), **entry)
-        for name, entry in table.items()
-    }
+    return {name: _corpus(name, **entry) for name, entry in table.items()}
+
+
+def _corpus(
+    name: str, *, files: list[dict[str, Any]], original: dict[str, Any] | None = None, **entry: Any
+) -> PublicCorpus:
+    source = None if original is None else Original(**original | {"files": tuple(original.get("files", ()))})
+    return PublicCorpus(name=name, files=tuple(PublicFile(**file) for file in files), original=source, **entry)
 
 
 def corpus_named(name: str) -> PublicCorpus:
