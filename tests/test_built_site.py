@@ -1,4 +1,4 @@
-"""The search of the docs site: the words of the field lead to the page that answers, and it works from a disk."""
+"""The built docs site in a browser, from a disk: the words of the field lead to the page that answers; formulas fit."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ FIRST = 3  # results that a reader sees without scrolling
 LAST = ("results", "reference/modules", "reference/python-testing", "evidence/")
 LAST_OF_HOW_TO = (*LAST, "reference/python-parts", "reference/config")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+# Width of the page, errors in formulas, visible formulas without height, and LaTeX that was not converted.
+FORMULAS = r"""() => {
+  const all = [...document.querySelectorAll("math")];
+  const flat = all.filter((one) => one.offsetParent !== null && one.getBoundingClientRect().height < 4);
+  const raw = document.querySelector("article").innerText.match(/\$[^$\n]{1,60}\\[a-z]+[^$\n]*\$/g);
+  return [document.documentElement.scrollWidth, document.querySelectorAll("merror").length, flat.length, raw];
+}"""
 
 
 def find_node() -> str | None:
@@ -105,3 +113,23 @@ def test_the_search_works_from_a_disk_and_fetches_nothing(site: Path) -> None:
         page.locator("a[href*='how-to/train.html#gradient-clipping']").first.wait_for(timeout=20_000)
         browser.close()
     assert [address for address in requested if not address.startswith(("file:", "data:", "about:"))] == []
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt install chromium")
+@pytest.mark.skipif(find_spec("latex2mathml") is None, reason="the extra docs is not installed")
+def test_formulas_are_typeset_and_fit_on_every_page(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    pages = [page for page in sorted(site.rglob("*.html")) if "<math" in page.read_text("utf-8")]
+    assert len(pages) >= 40
+    faults = []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for width in (360, 1280):
+            page = browser.new_page(viewport={"width": width, "height": 800})
+            for path in pages:
+                page.goto(path.as_uri())
+                wide, wrong, flat, raw = page.evaluate(FORMULAS)
+                if wide > width or wrong or flat or raw:
+                    faults.append(f"{path.stem} at {width}: {wide} px, {wrong} errors, {flat} without height, {raw}")
+        browser.close()
+    assert faults == []
