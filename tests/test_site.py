@@ -129,6 +129,23 @@ def test_the_drawings_are_those_of_their_source(tmp_path: Path, monkeypatch: pyt
     assert drawn == {path.name: path.read_bytes() for path in (DOCS / "pictures").glob("*.svg")}, "run draw.py there"
 
 
+def test_the_pictures_show_the_present_page() -> None:
+    record = runpy.run_path(str(DOCS / "pictures" / "record.py"))
+    recorded = record["recorded"]()
+    files = {path.stem for path in (DOCS / "pictures").glob("*.png")} - {"alarms"}  # of a command
+    assert files == recorded.keys()
+    assert record["outdated"]() == [], "web/ has changed since: docs/pictures/make.py says how to take them again"
+
+
+def test_every_page_of_a_task_has_a_picture() -> None:
+    nav = tomllib.loads(SETTINGS.read_text("utf-8"))["project"]["nav"]
+    (use,) = (group["Use"] for group in nav if "Use" in group)
+    pages = [page for group in use for name in ("Texts", "Other data") for page in pages_of(group.get(name, []))]
+    assert len(pages) >= 16
+    without = [page for page in pages if "](../pictures/" not in (DOCS / page).read_text("utf-8")]
+    assert without == []
+
+
 @pytest.mark.parametrize("drawing", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)
 def test_a_drawing_is_small_and_says_what_it_shows(drawing: Path) -> None:
     picture = ElementTree.parse(drawing).getroot()

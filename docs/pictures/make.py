@@ -4,10 +4,12 @@ Run these commands:
 
     REGARD_DATA=FOLDER .venv/bin/python docs/pictures/train.py runs/pictures
     regard study pronoun --seed 4 --out runs/studies-4
-    regard serve runs/pictures/* pronoun=runs/studies-4/pronoun/run --port 5055
-    .venv/bin/python docs/pictures/make.py http://127.0.0.1:5055
+    regard serve runs/pictures/* pronoun=runs/studies-4/pronoun/run speech=runs/multi30k-spoken \\
+        streaming=runs/multi30k-streaming --port 5055
+    .venv/bin/python docs/pictures/make.py http://127.0.0.1:5055 runs/pictures-files/inputs
 
-Pictures of models that are not served are left as they are.
+The models of speech and streams are those of the recipes ``multi30k-spoken`` and ``multi30k-streaming``. Pictures of
+models that are not served are left as they are. ``taken.json`` notes the sources of the page that each picture shows.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from playwright.sync_api import expect, sync_playwright
+from record import record
 
 FOLDER = Path(__file__).parent
 LADDER = "A man in a blue shirt is standing on a ladder cleaning a window."
@@ -40,6 +43,9 @@ TASKS = {  # an input for the model of each task; none is of the training data
     "summaries": MAIL,
     "chorales": "C3 G3 E4 C5\nD3 ___ F4 B4\nE3 ___ G4 C5\nF3 ___ A4 C5\nG3 D4 G4 B4\nC3 C4 E4 C5",
 }
+
+
+FILES = {"sounds": "sounds.wav", "images": "images.png", "speech": "speech.wav", "forecasts": "forecasts.csv"}
 
 
 class Camera:
@@ -63,10 +69,11 @@ class Camera:
         page.mouse.move(0, 0)
         page.wait_for_timeout(700)
         page.screenshot(path=FOLDER / f"{name}.png")
+        record(name)
         context.close()
 
 
-def main(url: str) -> None:
+def main(url: str, inputs: str) -> None:
     with urlopen(f"{url}/v1/models") as answer:
         served = {model["name"] for model in json.load(answer)["data"]}
     with sync_playwright() as started:
@@ -75,6 +82,9 @@ def main(url: str) -> None:
         for model, text in TASKS.items():
             if model in served:
                 camera.take(f"task-{model}", model, answer_of(text), height=900)
+        for model, file in FILES.items():
+            if model in served:
+                camera.take(f"task-{model}", model, answer_of_file(Path(inputs) / file), height=900)
         if "translation" in served:
             for name, size in (
                 ("page", {}),
@@ -85,6 +95,8 @@ def main(url: str) -> None:
             camera.take("cell", "translation", cell, height=900)
             camera.take("compare", "translation", compare, height=700)
             camera.take("beam", "translation", beam, height=620)
+        if "streaming" in served:
+            camera.take("stream", "streaming", stream, height=700)
         if "pronoun" in served:
             camera.take("pronoun", "pronoun", pronoun)
         browser.close()
@@ -107,6 +119,27 @@ def answer_of(text: str) -> Callable[[Any], None]:
         heading.evaluate("element => { element.scrollIntoView(); window.scrollBy(0, -60); }")
 
     return show
+
+
+def answer_of_file(file: Path) -> Callable[[Any], None]:
+    """Return a function that gives the page a file, waits for the answer, and shows it."""
+
+    def show(page: Any) -> None:
+        page.locator("input[type=file]").first.set_input_files(file)
+        if page.get_by_test_id("numbers-0").count() == 0:
+            page.keyboard.press("Enter")
+        expect(page.get_by_test_id("numbers-0")).to_be_visible(timeout=120_000)
+        page.wait_for_timeout(1500)
+
+    return show
+
+
+def stream(page: Any) -> None:
+    translate(page, LADDER)
+    page.get_by_test_id("stream-source").fill("")
+    page.get_by_test_id("stream-source").press_sequentially("A man in a blue shirt is standing on a ladder ", delay=60)
+    expect(page.get_by_test_id("delays")).to_be_visible(timeout=60_000)
+    page.get_by_test_id("stream-source").evaluate("element => { element.scrollIntoView(); window.scrollBy(0, -120); }")
 
 
 def ladder(page: Any) -> None:
