@@ -110,7 +110,10 @@ class _Machine:
 
     def marked(self) -> list[Any]:
         """Remove and return the values above the last mark."""
-        place = len(self.stack) - 1 - next(n for n, value in enumerate(reversed(self.stack)) if value is MARK)
+        above = next((n for n, value in enumerate(reversed(self.stack)) if value is MARK), None)
+        if above is None:
+            raise ValueError("a mark is missing")
+        place = len(self.stack) - 1 - above
         values = self.stack[place + 1 :]
         del self.stack[place:]
         return values

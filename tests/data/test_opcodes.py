@@ -87,6 +87,9 @@ def test_damaged_pickles_are_refused() -> None:
         b"0.",
         b"\x80\x02]K\x01b.",
         b"I1\n",
+        b"\x80\x02t.",
+        b"\x80\x02]e.",
+        b"\x80\x02cos\nsystem\nK\x01R.",
     ):
         with pytest.raises(DataError, match="values of a pickle"):
             read_opcodes(contents, "here")

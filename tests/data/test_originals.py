@@ -220,6 +220,18 @@ def test_graphs_of_planetoid_are_arrays() -> None:
             assert converted.files == [*arrays]
             for name, expected in arrays.items():
                 assert converted[name].dtype == expected.dtype and converted[name].tolist() == expected.tolist(), name
+    for name, contents in (
+        ("ind.cora.allx", pickle.dumps([1, 2], 2)),
+        ("ind.cora.allx", files["ind.cora.y"]),
+        ("ind.cora.graph", pickle.dumps({0: [None]}, 2)),
+        ("ind.cora.graph", pickle.dumps({0: [10**30]}, 2)),
+        ("ind.cora.y", b""),
+        ("ind.cora.test.index", b"600\n601\n"),
+        ("ind.cora.test.index", files["ind.cora.test.index"].replace(b"699", b"99999999999")),
+        ("ind.cora.test.index", b"x"),
+    ):
+        with pytest.raises(DataError):
+            convert("planetoid", (files | {name: contents}).items(), "here")
     del files["ind.cora.graph"]
     with pytest.raises(DataError, match="not the original of planetoid"):
         convert("planetoid", files.items(), "here")

@@ -58,7 +58,7 @@ def convert(name: str, entries: Entries, where: str) -> dict[str, bytes]:
     """
     try:
         return CONVERTERS[name](entries)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(
             f"this is not the original of {name}", where=where, why=f"it cannot be converted: {describe_error(error)}"
         ) from error

@@ -17,6 +17,7 @@ from regard.data.opcodes import PickledObject, read_array, read_opcodes
 
 PARTS = ("y", "allx", "ally", "tx", "ty", "graph", "test.index")
 VALIDATION = 500  # nodes after those of the training part
+MOST_NODES = 100_000
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +52,7 @@ def convert_graph(name: str, files: Mapping[str, bytes]) -> bytes:
     known, test = _rows(parts["allx"], name), _rows(parts["tx"], name)
     nodes = [int(line) for line in parts["test.index"].split()]
     first, count = min(nodes), max(nodes) + 1
-    if len(nodes) != len(test.starts) - 1 or first != len(known.starts) - 1:
+    if len(nodes) != len(test.starts) - 1 or first != len(known.starts) - 1 or count > MOST_NODES:
         raise ValueError("the test nodes do not follow the others")
     rows: list[tuple[Array, Array]] = [known.row(number) for number in range(first)]
     rows += [(known.indices[:0], known.values[:0])] * (count - first)
