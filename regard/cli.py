@@ -53,6 +53,7 @@ from regard.commands import (
 )
 from regard.commands.help_page import HelpfulCommand, HelpfulGroup
 from regard.core import VERSION
+from regard.core.processor import THREADS, cpu_quota, usable_cores
 from regard.core.standard_streams import flush_output, guard_streams
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
@@ -111,6 +112,7 @@ WAIT_VARIABLES = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 def main() -> None:
     """Run the entry point ``regard``."""
     _wait_briefly()
+    _obey_quota()
     guard_streams()
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -273,6 +275,12 @@ def _wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
     """Make idle OpenMP threads sleep soon, unless the environment configures how they wait; called before torch."""
     if not WAIT_VARIABLES & environment.keys():
         environment["GOMP_SPINCOUNT"] = SPINS
+
+
+def _obey_quota(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Give OpenMP as many threads as the quota of a container has cores, here and in all child processes."""
+    if cpu_quota() is not None:
+        environment.setdefault(THREADS, str(usable_cores()))
 
 
 if __name__ == "__main__":

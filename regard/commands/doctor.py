@@ -18,7 +18,7 @@ import typer
 
 from regard.commands.options import AsJson, epilog
 from regard.core.installation import extra_command, extras
-from regard.core.processor import usable_cores
+from regard.core.processor import cpu_quota, usable_cores
 
 EPILOG = epilog("regard doctor --markdown", notes="Exit code 6 if the current folder cannot be written.")
 PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")
@@ -105,7 +105,9 @@ def _missing_kernels() -> Iterator[str]:
 def _machine() -> Iterator[tuple[str, str]]:
     import torch
 
-    yield "cores", f"{os.cpu_count()}, {usable_cores()} usable by this process"
+    quota = cpu_quota()
+    granted = "" if quota is None else f", a quota of {quota:g}"
+    yield "cores", f"{os.cpu_count()}, {usable_cores()} usable by this process{granted}"
     yield "threads", f"torch uses {torch.get_num_threads()}"
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"

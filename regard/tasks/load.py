@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.processor import limit_threads
 from regard.core.task import Report
 from regard.core.task_table import locate
 from regard.errors import ConfigError
@@ -85,6 +86,7 @@ def load_net(
         device: see ``load``.
         mapped: see ``load``.
     """
+    limit_threads()
     run = RunFolder.open(Path(path))
     task = run.task
     codecs, spec = task.open(run)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
+from regard.core.processor import limit_threads
 from regard.core.task import Data
 from regard.core.tensors import digest
 from regard.core.wording import figure_text
@@ -79,6 +80,7 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: ProcessGroup | N
         open_display(run.path) if leads else nullcontext(_Unseen()) as display,
     ):
         display.unit = run.task.unit
+        limit_threads()
         ready = _set_up(run, display.log, display.prepared, peers)
         interrupts.polite = True
         outcome = _fit(run, ready, display, interrupts.interrupted, peers)
