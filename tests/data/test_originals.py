@@ -101,7 +101,7 @@ def test_an_original_is_downloaded_and_converted(server: Server, tmp_path: Path)
 @pytest.mark.parametrize(
     ("contents", "problem"),
     [
-        (packed({"train/a-a_sent_1.subject": "no subject"}), "not the original"),
+        (packed({"train/a-a_sent_1.subject": "no subject"}), "a-a_sent_1.subject has no subject"),
         (packed(EMAILS)[:200], "damaged"),
         (b"no archive", "damaged"),
         (packed({}), "not the published file after the conversion"),
@@ -138,6 +138,12 @@ def test_sequences_are_divided_by_their_hash(tmp_path: Path) -> None:
         found = {int(hashlib.sha256(one.encode()).hexdigest(), 16) % 10 for one in parts[name]}
         assert found == remainders
         assert parts[name] == [one for one in sequences if one in parts[name]]  # in the order of the table
+
+
+def test_a_table_of_other_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "splice.csv").write_text("sequence\tlabel\nACGT\tEI\n")
+    with pytest.raises(DataError, match="without label, name and sequence"):
+        convert("splice", entries_of(tmp_path / "splice.csv"), "here")
 
 
 @pytest.fixture

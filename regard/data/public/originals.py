@@ -110,7 +110,10 @@ def _splice(entries: Entries) -> dict[str, bytes]:
         if not path.endswith("splice.csv"):
             continue
         for line in contents.decode("utf-8").splitlines()[1:]:
-            label, _, sequence = (cell.strip() for cell in line.split(","))
+            cells = [cell.strip() for cell in line.split(",")]
+            if len(cells) != 3:
+                raise ValueError(f"{path} has a line without label, name and sequence")
+            label, _, sequence = cells
             remainder = int(hashlib.sha256(sequence.encode()).hexdigest(), 16) % 10
             parts[{0: "test", 1: "dev"}.get(remainder, "train")].append(f"{sequence}\t{label}\n")
     return {f"{part}.tsv": "".join(lines).encode() for part, lines in parts.items()}
@@ -132,6 +135,8 @@ def _email(name: str, text: str) -> str:
     """Return the JSON line of an e-mail: its body, its subject, and the subjects that annotators wrote."""
     body, *sections = SECTION.split(text)
     written = dict(zip(sections[::2], sections[1::2], strict=True))
+    if "subject" not in written:
+        raise ValueError(f"{name} has no subject")
     fields = {"source": body, "target": written.pop("subject"), **dict(sorted(written.items()))}
     line = {field: " ".join(value.split()) for field, value in fields.items()} | {"name": name}
     return json.dumps(line, ensure_ascii=False) + "\n"
