@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,10 +88,11 @@ def received(connection: ClientConnection) -> list[dict[str, Any]]:
 def heard(ears: Ears, contents: bytes, ends: Sequence[int] = (), **settings: Any) -> list[dict[str, Any]]:
     """Return the messages for a sound that arrives in pieces of bytes."""
     with ears.connect() as connection:
-        connection.send(json.dumps({"rate": RATE} | settings))
-        for first, end in pairwise([0, *ends, len(contents)]):
-            connection.send(contents[first:end])
-        connection.send('{"final": true}')
+        with suppress(ConnectionClosed):  # the server may refuse the settings before all is sent
+            connection.send(json.dumps({"rate": RATE} | settings))
+            for first, end in pairwise([0, *ends, len(contents)]):
+                connection.send(contents[first:end])
+            connection.send('{"final": true}')
         return received(connection)
 
 
