@@ -18,6 +18,7 @@ import numpy.typing as npt
 from regard.errors import DataError
 
 MOST = 50_000_000  # opcodes of one pickle
+MOST_BYTES = 256 << 20  # that it makes of text: a few opcodes may make a long one again and again
 ARRAY_TYPES = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
 MARK = object()
 
@@ -77,6 +78,7 @@ class _Machine:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.made = 0  # bytes of text
 
     def value(self, contents: bytes) -> Any:
         """Return the value of a pickle. ValueError and others if it is damaged."""
@@ -137,6 +139,9 @@ class _Machine:
             raise ValueError("a call of something other than a name")
         if function.name == "_codecs encode" and arguments[1:] == ("latin1",):
             self.stack.append(arguments[0].encode("latin-1"))
+            self.made += len(self.stack[-1])
+            if self.made > MOST_BYTES:
+                raise ValueError("it makes too many bytes")
         elif function.name in ("__builtin__ bytes", "builtins bytes") and not arguments:
             self.stack.append(b"")
         else:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from regard.data import opcodes
 from regard.data.opcodes import PickledObject, read_array, read_opcodes
 from regard.errors import DataError
 
@@ -66,7 +67,7 @@ def test_nothing_is_called(protocol: int, tmp_path: Path) -> None:
     assert isinstance(ordered, PickledObject) and ordered.name.endswith("OrderedDict")
 
 
-def test_damaged_pickles_are_refused() -> None:
+def test_damaged_pickles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = pickle.dumps([*VALUES, np.arange(5.0), defaultdict(list, {1: [2]})], 2)
     draws, refused = random.Random(1), 0
     for _ in range(500):
@@ -93,6 +94,13 @@ def test_damaged_pickles_are_refused() -> None:
     ):
         with pytest.raises(DataError, match="values of a pickle"):
             read_opcodes(contents, "here")
+    text = pickle.dumps("x" * 1000, 2)[2:-1]
+    again = (
+        b"\x80\x02c_codecs\nencode\nq\x07" + text + b"X\x06\x00\x00\x00latin1\x86q\x08" + b"h\x07h\x08R0" * 50 + b"."
+    )
+    monkeypatch.setattr(opcodes, "MOST_BYTES", 20_000)
+    with pytest.raises(DataError, match="too many bytes"):
+        read_opcodes(again, "here")
     for value in (3, PickledObject("a b"), None):
         with pytest.raises(DataError, match="array of a pickle"):
             read_array(value, "here")

@@ -218,7 +218,7 @@ def small_graph() -> dict[str, Any]:
 
 
 def test_graphs_of_planetoid_are_arrays() -> None:
-    pytest.importorskip("scipy", reason="scipy is not installed")
+    sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")
     arrays = small_graph()
     files = planetoid(arrays, "cora") | planetoid(arrays, "citeseer")
     for contents in convert("planetoid", [(f"data/{name}", text) for name, text in files.items()], "here").values():
@@ -226,11 +226,15 @@ def test_graphs_of_planetoid_are_arrays() -> None:
             assert converted.files == [*arrays]
             for name, expected in arrays.items():
                 assert converted[name].dtype == expected.dtype and converted[name].tolist() == expected.tolist(), name
+    overlapping = sparse.csr_matrix(np.eye(600, 20, dtype=np.float32))
+    overlapping.indptr[1::2] = 0
     for name, contents in (
         ("ind.cora.allx", pickle.dumps([1, 2], 2)),
         ("ind.cora.allx", files["ind.cora.y"]),
         ("ind.cora.graph", pickle.dumps({0: [None]}, 2)),
         ("ind.cora.graph", pickle.dumps({0: [10**30]}, 2)),
+        ("ind.cora.graph", pickle.dumps(dict.fromkeys(range(700), [1] * 2000), 2)),
+        ("ind.cora.allx", pickle.dumps(overlapping, 2)),
         ("ind.cora.y", b""),
         ("ind.cora.test.index", b"600\n601\n"),
         ("ind.cora.test.index", files["ind.cora.test.index"].replace(b"699", b"99999999999")),

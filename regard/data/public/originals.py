@@ -6,13 +6,14 @@ checksums of these texts are pinned, so another original is noticed after its co
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.core.atomic_files import explain_os_errors
 from regard.core.wording import describe_error
@@ -91,16 +92,30 @@ def _contents(file: Path) -> bytes:
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an archive. Nothing is extracted, and sizes are checked before they are read."""
-    total = 0
-    with foreign_errors("the archive is damaged", path), tarfile.open(path, "r|gz") as archive:
+    """Yield the files of an archive. Nothing is extracted; the unpacked bytes are counted, those of headers too."""
+    with foreign_errors("the archive is damaged", path), gzip.open(path) as unpacked:
+        counted: Any = _Counted(unpacked, path)
+        archive = tarfile.open(fileobj=counted, mode="r|")
         for number, member in enumerate(archive):
-            total += member.size
-            if number >= MOST_ENTRIES or member.size > LARGEST_ENTRY or total > LARGEST_TOTAL:
+            if number >= MOST_ENTRIES or member.size > LARGEST_ENTRY:
                 raise DataError("the archive is too large for an original", where=str(path))
             file = archive.extractfile(member) if member.isfile() else None
             if file is not None:
                 yield member.name, file.read()
+
+
+class _Counted:
+    """A file that refuses to be read beyond ``LARGEST_TOTAL`` bytes."""
+
+    def __init__(self, file: gzip.GzipFile, path: Path) -> None:
+        self._file, self._path, self._count = file, path, 0
+
+    def read(self, size: int) -> bytes:
+        contents = self._file.read(min(size, LARGEST_TOTAL + 1))
+        self._count += len(contents)
+        if self._count > LARGEST_TOTAL:
+            raise DataError("the archive is too large for an original", where=str(self._path))
+        return contents
 
 
 def _splice(entries: Entries) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from regard.data.opcodes import PickledObject, read_array, read_opcodes
 
 PARTS = ("y", "allx", "ally", "tx", "ty", "graph", "test.index")
 VALIDATION = 500  # nodes after those of the training part
-MOST_NODES = 100_000
+MOST_NODES, MOST_EDGES = 100_000, 1_000_000
 
 Array = npt.NDArray[Any]
 
@@ -83,7 +83,8 @@ def _rows(contents: bytes, name: str) -> _Rows:
     state: dict[str, Any] = value.state
     values, indices, starts = (read_array(state[key], name) for key in ("data", "indices", "indptr"))
     height, width = state["_shape"]
-    if len(starts) != height + 1 or starts[-1] != len(indices) or len(values) != len(indices):
+    ends = len(starts) == height + 1 and starts[0] == 0 and starts[-1] == len(indices) == len(values)
+    if not ends or (np.diff(starts) < 0).any():
         raise ValueError("a sparse matrix contradicts its shape")
     return _Rows(values, indices, starts, width)
 
@@ -98,5 +99,7 @@ def _edges(contents: bytes, name: str) -> Array:
     """Return each undirected edge once, without loops, in order."""
     value = read_opcodes(contents, name)
     pairs = value.pairs if isinstance(value, PickledObject) else [*value.items()]
+    if sum(len(neighbors) for _, neighbors in pairs) > MOST_EDGES:
+        raise ValueError("the graph has too many edges")
     ends = [(min(node, other), max(node, other)) for node, neighbors in pairs for other in neighbors if node != other]
     return np.unique(np.array(ends, np.int32).reshape(-1, 2), axis=0)
