@@ -128,6 +128,9 @@ def test_the_translator_is_a_run_of_translation(regard: Any, speech: Path, tiny_
         (["-", "--streaming", "--raw", "8000", "--set", "beams=2"], "beams"),
         (["-", "--streaming", "--raw", "8000", "--translate-policy", "wait-k"], "requires --translate"),
         (["-", "--streaming", "--raw", "8000", "--translate-lag", "2"], "requires --translate"),
+        (["-", "--streaming", "--raw", "8000", "--translate-agree", "3"], "requires --translate"),
+        (["-", "--streaming", "--raw", "8000", "--policy", "alignatt", "--agree", "3"], "does not compare hypotheses"),
+        (["-", "--agree", "3"], "requires --streaming"),
         (["a.wav", "--translate", "none"], "requires --streaming"),
     ],
 )

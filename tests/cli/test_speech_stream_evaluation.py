@@ -81,6 +81,8 @@ def test_translations_have_quality_and_lag(
     waiting = ("--translate-policy", "wait-k", "--translate-lag", 9, "--metric", "chrf", "--json")
     early, late = (json.loads(regard(*command, *own).stdout)[0] for own in (("--json",), waiting))
     assert late["translate_policy"] == "wait-k" and late["translate_lag"] == 9 and list(late["figures"]) == ["chrf"]
+    three = json.loads(regard(*command, "--agree", 3, "--translate-agree", 4, "--json").stdout)[0]
+    assert (three["policy"], three["translate_policy"]) == ("local-agreement of 3", "local-agreement of 4")
     assert late["sound"]["LAAL"] > early["sound"]["LAAL"] and early["computed"]["LAAL"] > early["sound"]["LAAL"]
 
 
@@ -114,6 +116,8 @@ def test_translations_match_the_recordings(
         (["--step", "0"], "step is 0 s"),
         (["--translate-policy", "wait-k"], "requires --translate"),
         (["--translate-lag", "0"], "requires --translate"),
+        (["--translate-agree", "3"], "requires --translate"),
+        (["--policy", "alignatt", "--agree", "3"], "does not compare hypotheses"),
     ],
 )
 def test_options_that_do_not_apply(
