@@ -105,6 +105,11 @@ def test_little_room(regard, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "problem: only 0.1 GiB are free" in result.stdout
 
 
+def test_a_quota_of_the_container_is_printed(regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.commands.doctor.cpu_quota", lambda: 0.5)
+    assert "usable by this process, a quota of 0.5" in regard("doctor").stdout
+
+
 def test_more_threads_than_cores(regard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 512)
     assert "torch uses 512 threads" in regard("doctor").stdout
