@@ -7,7 +7,7 @@
     regard.inspect("runs/m30k", "A dog runs.").show()
 
 Importing this package is cheap and has no side effects: no torch, threads, loggers, signal handlers or seeds.
-Functions that need torch are imported on first use.
+Names that need torch are imported on first use.
 """
 
 from __future__ import annotations
@@ -19,19 +19,101 @@ from regard.core import VERSION
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 
 if TYPE_CHECKING:
+    from regard.answers.forecast_table import Forecast
+    from regard.answers.label_set import LabelSet
+    from regard.answers.next_item import Recommendation
+    from regard.answers.number import NumberPrediction
+    from regard.answers.one_class import Classification
+    from regard.answers.plain_class import ClassPrediction
+    from regard.answers.tagged_tokens import Tagging
+    from regard.core.predictor import Predictor
+    from regard.inference.results import Translation
     from regard.inspection.inspector import inspect
-    from regard.tasks.check import check
+    from regard.tasks.check import CheckReport, check
     from regard.tasks.evaluate import evaluate
+    from regard.tasks.evaluation import Evaluation
+    from regard.tasks.forecasting.predictor import ForecastPredictor
+    from regard.tasks.graphs.task import GraphPredictor
+    from regard.tasks.language_model.generator import Generator
+    from regard.tasks.language_model.text_listener import Generated
+    from regard.tasks.links.linker import BestLinks, Link, Linker
     from regard.tasks.load import load
+    from regard.tasks.masked.filler import Filled, Filler
+    from regard.tasks.nodes.classifier import NodeClass, NodeClassifier
+    from regard.tasks.recognition.recognizer import Recognizer
+    from regard.tasks.recognition.transcript import Transcript
+    from regard.tasks.supervised_predictor import SupervisedPredictor
+    from regard.tasks.translation.translator import Translator
     from regard.training.start import train
 
+# The module of each name, which is imported on first use.
+_MODULES = {
+    "BestLinks": "regard.tasks.links.linker",
+    "CheckReport": "regard.tasks.check",
+    "ClassPrediction": "regard.answers.plain_class",
+    "Classification": "regard.answers.one_class",
+    "Evaluation": "regard.tasks.evaluation",
+    "Filled": "regard.tasks.masked.filler",
+    "Filler": "regard.tasks.masked.filler",
+    "Forecast": "regard.answers.forecast_table",
+    "ForecastPredictor": "regard.tasks.forecasting.predictor",
+    "Generated": "regard.tasks.language_model.text_listener",
+    "Generator": "regard.tasks.language_model.generator",
+    "GraphPredictor": "regard.tasks.graphs.task",
+    "LabelSet": "regard.answers.label_set",
+    "Link": "regard.tasks.links.linker",
+    "Linker": "regard.tasks.links.linker",
+    "NodeClass": "regard.tasks.nodes.classifier",
+    "NodeClassifier": "regard.tasks.nodes.classifier",
+    "NumberPrediction": "regard.answers.number",
+    "Predictor": "regard.core.predictor",
+    "Recognizer": "regard.tasks.recognition.recognizer",
+    "Recommendation": "regard.answers.next_item",
+    "SupervisedPredictor": "regard.tasks.supervised_predictor",
+    "Tagging": "regard.answers.tagged_tokens",
+    "Transcript": "regard.tasks.recognition.transcript",
+    "Translation": "regard.inference.results",
+    "Translator": "regard.tasks.translation.translator",
+    "check": "regard.tasks.check",
+    "evaluate": "regard.tasks.evaluate",
+    "inspect": "regard.inspection.inspector",
+    "load": "regard.tasks.load",
+    "train": "regard.training.start",
+}
+
 __all__ = [
+    "BestLinks",
+    "CheckReport",
+    "ClassPrediction",
+    "Classification",
     "ConfigError",
     "DataError",
+    "Evaluation",
+    "Filled",
+    "Filler",
+    "Forecast",
+    "ForecastPredictor",
+    "Generated",
+    "Generator",
+    "GraphPredictor",
+    "LabelSet",
+    "Link",
+    "Linker",
     "ModelError",
+    "NodeClass",
+    "NodeClassifier",
+    "NumberPrediction",
+    "Predictor",
+    "Recognizer",
+    "Recommendation",
     "RegardError",
     "StorageError",
+    "SupervisedPredictor",
+    "Tagging",
     "TrainingError",
+    "Transcript",
+    "Translation",
+    "Translator",
     "check",
     "evaluate",
     "inspect",
@@ -41,20 +123,12 @@ __all__ = [
 
 __version__ = VERSION
 
-_FETCHED_ON_FIRST_USE = {
-    "check": "regard.tasks.check",
-    "evaluate": "regard.tasks.evaluate",
-    "inspect": "regard.inspection.inspector",
-    "load": "regard.tasks.load",
-    "train": "regard.training.start",
-}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _FETCHED_ON_FIRST_USE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(import_module(_FETCHED_ON_FIRST_USE[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_FETCHED_ON_FIRST_USE])
+    return sorted([*globals(), *_MODULES])

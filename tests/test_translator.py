@@ -6,6 +6,7 @@ import math
 from typing import Any, cast
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +14,7 @@ from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.engine.transformer import FastEncoderDecoder
-from regard.errors import ConfigError, ModelError, TrainingError
+from regard.errors import ConfigError, DataError, ModelError, TrainingError
 from regard.inference.causal_decoding import causal_decoder
 from regard.inference.decoding import Engine, fast_form, native_obstacle
 from regard.inference.results import Translation
@@ -138,10 +139,22 @@ def test_a_text_gives_one_translation_and_a_list_a_list(translator: Translator) 
     assert translator([]) == [] and translator(("a b",))[0].text == one.text
 
 
-@pytest.mark.parametrize("given", [3, None, b"a", ["a", 3], {"a": "b"}, iter(["a"])])
-def test_what_is_no_text_is_told(translator: Translator, given: Any) -> None:
-    with pytest.raises(ConfigError, match="expected a text or a list of texts"):
-        translator(given)
+@pytest.mark.parametrize("wrong", [3, None, b"a", {"a": "b"}])
+def test_an_argument_that_is_no_text_is_refused(translator: Translator, wrong: Any) -> None:
+    with pytest.raises(DataError, match="expected an input of the model or an iterable of inputs"):
+        translator(wrong)
+
+
+def test_a_wrong_text_of_a_list_is_named(translator: Translator) -> None:
+    with pytest.raises(DataError, match="expected a text, found int") as caught:
+        translator(["a", 3])
+    assert caught.value.where == "input 2"
+
+
+def test_texts_come_from_any_iterable(translator: Translator) -> None:
+    texts = [output.text for output in translator(["a b", "c"])]
+    for iterable in (iter(["a b", "c"]), np.array(["a b", "c"]), {"a b": 1, "c": 2}.keys()):
+        assert [output.text for output in translator(iterable)] == texts
 
 
 def test_representations_are_short(translator: Translator) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from regard.core.predictor import settings_of_call
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class _Predicting:
 
         self.model, self.settings, self.as_json = model, dict(spec["settings"]), spec["json"]
         require_settings(model, self.settings)
-        if "seed" in inspect.signature(type(model).__call__).parameters:
+        if "seed" in settings_of_call(model):
             self.settings = {"seed": seed} | self.settings
 
     def __call__(self, lines: Sequence[str]) -> list[str]:

@@ -93,7 +93,10 @@ class SpokenTranslation(NamedTuple):
         from regard.inspection.streams import StreamSettings, open_stream
         from regard.runs.run_folder import RunFolder
         from regard.tasks.load import load, require_task
+        from regard.tasks.translation.translator import Translator
 
         run = RunFolder.open(self.run)
         require_task(run, "translation")
-        return run, open_stream(run, load(self.run), StreamSettings(self.policy, self.lag, agree=self.agree))
+        return run, open_stream(
+            run, load(self.run, Translator), StreamSettings(self.policy, self.lag, agree=self.agree)
+        )

@@ -113,6 +113,9 @@ class Field(Protocol):
     def accept(self, value: Any, where: str | None = None) -> Any:
         """Return the value that Python code passes to a predictor. Raises DataError for any other object."""
 
+    def is_value(self, value: Any) -> bool:
+        """Return whether an object of Python code is one value for ``accept``; other iterables hold several."""
+
     def parse(self, text: str) -> Any:
         """Return the value of a line of text. Raises DataError if its format is wrong."""
 
@@ -252,12 +255,20 @@ class PackedField(Field, Protocol):
         """Return a readable summary of the sizes of rows: ``of 3 to 8 nodes``."""
 
 
+def is_number_array(value: Any, dimensions: int) -> bool:
+    """Return whether a value is an array of numbers with at most that many dimensions."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.ndim <= dimensions
+
+
 class FieldBase:
     """A field with padded rows, one row for each value, and the same rows in training and prediction."""
 
     packed = False
     window: int | None = None
     max_windows = 1
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, str)
 
     def variants(self, values: Sequence[Any]) -> list[list[EncodedRow]]:
         return [[] for _ in values]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from regard.errors import ConfigError, DataError
@@ -130,16 +130,6 @@ class ScoresTexts(Protocol):
 
     def score(self, text: str, *, prompt: str | None = None, stride: int | None = None) -> Any:
         """Return ``pieces``, ``piece_log_probabilities``, ``nll``, ``tokens``, ``bytes`` and ``bits_per_byte``."""
-
-
-def require_list(inputs: object) -> None:
-    """Raise DataError for a text, whose characters would be taken for inputs, for a table, or for a non-sequence."""
-    if isinstance(inputs, str | bytes | Mapping) or not hasattr(inputs, "__iter__"):
-        raise DataError(
-            f"the inputs must be a list, got {type(inputs).__name__}",
-            why="a predictor returns one output for each input of a list",
-            help="for one input: model([input])[0]",
-        )
 
 
 def require_count(name: str, value: object) -> None:

@@ -218,33 +218,6 @@ def not_interrupted() -> bool:
     return False
 
 
-class Predictor(Protocol):
-    """A trained network with its codecs (Translator, Generator …), used by commands, evaluation and Python."""
-
-    def __call__(self, *inputs: Any, **settings: Any) -> Any:
-        """Return one output for each input of a list, in order: ``predictor(inputs, **settings)``.
-
-        Outputs do not depend on the other inputs of the list. ``settings`` are the predictor's own. A predictor that
-        samples takes ``seed``: each output is then a function of its input and the seed.
-        """
-
-    def read(self, line: str) -> Any:
-        """Return the input of a line of text or JSON. Raises ValueError or RegardError if the line is invalid."""
-
-    def write(self, output: Any, *, json: bool) -> str:
-        """Return an output as exactly one line, without a line end: readable text, or a JSON object."""
-
-    def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
-    ) -> MetricSums:
-        """Return sums of the metrics ``names`` over these examples, such as counts over decoded outputs.
-
-        Sums over parts of the examples add up to those of the whole, for any partition: values of several examples,
-        such as a repeated input, count at the first of them. A long computation polls ``interrupted`` and raises
-        KeyboardInterrupt when it returns True.
-        """
-
-
 class TaskBaseline(Protocol):
     """The fitted baseline of a run, measured like its network."""
 
@@ -281,7 +254,7 @@ class Task:
         build: (config, spec) to a net; reads no file.
         small_spec: the smallest sizes of a net, to validate a config without data.
         objective: (config) → the loss of a batch, see ``Objective``.
-        predictor: (net, codecs, config, engine=…).
+        predictor: (net, codecs, config, engine=…) → a ``core.predictor.Predictor``.
         compute_metrics: ratios of the objective's sums, and of those of the predictor that are present; "loss" is the
             validation loss.
         metrics: in addition to the loss.
@@ -337,7 +310,7 @@ class Task:
     build: Callable[[Any, Mapping[str, int]], nn.Module]
     small_spec: Mapping[str, int]
     objective: Callable[[Any], Objective]
-    predictor: Callable[..., Predictor]
+    predictor: Callable[..., Any]
     compute_metrics: Callable[[MetricSums], dict[str, float]]
     metrics: Mapping[str, Metric]
     card: Card | Callable[[Any], Card]
@@ -356,7 +329,7 @@ class Task:
     fit_baseline: Callable[[RunFiles, Data], TaskBaseline | None] = lambda run, data: None
     open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None
     combine: Callable[[RunFiles, nn.Module, Data], Combined] | None = None
-    baseline_predictor: Callable[[RunFiles, Any], Predictor] | None = None
+    baseline_predictor: Callable[[RunFiles, Any], Any] | None = None
     with_memory: Callable[[RunFiles, Any, Any, float], Any] | None = None
     choose_baseline: Callable[[Any, Any, Any, Any, Callable[[], bool]], Any] | None = None
     outcomes: Callable[[Any, Any], Any] | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.core.columns import columns_of, is_table
 from regard.core.untrusted_files import parse_json, shortened
 from regard.core.wording import pluralize
 from regard.data.series_files import SeriesColumns, read_table
@@ -20,7 +21,7 @@ FORM = 'write a JSON object {"table": TEXT} with the text of a CSV, or {"values"
 
 
 def series_of(value: Any, columns: SeriesColumns, where: str | None = None) -> Series:
-    """Return the series in a value: a Series, an array (rows, columns), or a table of pandas or pyarrow.
+    """Return the series in a value: a Series, an array (rows, columns), or a table (see ``core.columns``).
 
     Raises:
         DataError: for another object, several series, or values that are not numbers.
@@ -31,8 +32,8 @@ def series_of(value: Any, columns: SeriesColumns, where: str | None = None) -> S
         dated = getattr(value.index, "inferred_type", "") in ("datetime64", "period")
         text = value.to_csv(index=dated, index_label=columns.time or "date" if dated else None)
         return series_in_text(text, where or "the table", columns)
-    if hasattr(value, "to_pydict") and hasattr(value, "column_names"):  # pyarrow
-        table, out = value.to_pydict(), io.StringIO()
+    if is_table(value):
+        table, out = columns_of(value), io.StringIO()
         csv.writer(out).writerows([table.keys(), *zip(*table.values(), strict=True)])
         return series_in_text(out.getvalue(), where or "the table", columns)
     if isinstance(value, np.ndarray | list | tuple):

@@ -12,7 +12,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded, is_number_array
 from regard.core.observation import SurfaceKind, SurfaceNumbers
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import parse_json, shortened
@@ -59,6 +59,9 @@ class Frames(FieldBase):
             what = f"the frames have {pluralize(series.channels, 'number')}"
             raise DataError(what, where=where, why=f"the model was trained on frames of {self.scale.shape[1]}")
         return series
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, FrameSeries) or is_number_array(value, 2)
 
     def parse(self, text: str) -> FrameSeries:
         try:

@@ -71,6 +71,9 @@ class Graphs(FieldBase):
             raise DataError(what, where=graph.where or where, why=why, help="set data.walks = 0")
         return graph
 
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, GraphLine | Mapping)
+
     def parse(self, text: str) -> GraphLine:
         return self.accept(parse_graph(text, key=None)[0])
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, Padded, VisitDraws, is_number_array
 from regard.core.observation import SurfaceKind, SurfaceNumbers
 from regard.core.task import Report, RunFiles
 from regard.data.image_files import SUFFIXES
@@ -54,6 +54,9 @@ class Images(FieldBase):
 
     def accept(self, value: Any, where: str | None = None) -> Picture:
         return as_picture(value, where).fitted(self.size, self.options.channels)
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, bytes | Picture) or is_number_array(value, 3)
 
     def parse(self, text: str) -> Picture:
         return self.accept(parse_picture(text))

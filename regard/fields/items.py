@@ -56,6 +56,9 @@ class Items(FieldBase):
             raise DataError(FORMS.format("list"), where=where, why=f"it is {value!r:.80}")
         return tuple(map(str, items))
 
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, str | tuple)
+
     def parse(self, text: str) -> Session:
         items: Any = json_value(text)
         if items is None:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden
+from regard.core.columns import is_table
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Hidden, is_number_array
 from regard.core.observation import SurfaceKind, SurfaceNumbers
 from regard.core.task import Report, RunFiles
 from regard.data.rows import Row
@@ -84,6 +85,9 @@ class SeriesWindows(FieldBase):
         if self.scales.scales:
             require_fit(value, self.scales)
         return value
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, Series | SeriesWindow) or is_table(value) or is_number_array(value, 2)
 
     def parse(self, text: str) -> SeriesWindow:
         return self.accept(parse_series(text, self.table))

@@ -68,6 +68,9 @@ class Sounds(FieldBase):
         recording = as_recording(value, where, self.features)
         return recording if self.unknown_speaker is None else recording.of_speaker(self.unknown_speaker)
 
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, bytes | Recording)
+
     def parse(self, text: str) -> Recording:
         return self.accept(parse_recording(text, self.features))
 

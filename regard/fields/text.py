@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -62,7 +62,10 @@ class Text(FieldBase):
         return tuple(text_of(row, column) for column in self.columns)
 
     def accept(self, value: str | Sequence[str], where: str | None = None) -> Texts:
-        texts, columns = (value,) if isinstance(value, str) else tuple(value), self.columns
+        texts, columns = (value,) if isinstance(value, str) else value, self.columns
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+            raise DataError("expected a text, or a tuple of texts", where=where, why=f"it is {value!r:.80}")
+        texts = tuple(texts)
         if len(texts) == len(columns):
             return texts
         named = "" if all(isinstance(column, int) for column in columns) else f": {', '.join(map(str, columns))}"
@@ -72,6 +75,9 @@ class Text(FieldBase):
             help="separate the texts of an example by a tab; in Python, pass a tuple"
             if len(columns) > 1 else "pass a single text",
         )  # fmt: skip
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, str) or (isinstance(value, tuple) and len(value) == len(self.columns) > 1)
 
     def parse(self, text: str) -> Texts:
         line = text.rstrip("\r\n")

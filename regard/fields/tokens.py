@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,6 +64,9 @@ class Tokens(FieldBase):
         if not isinstance(tokens, list | tuple) or [token for token in tokens if not isinstance(token, str)]:
             raise DataError("a sentence must be a text or a list of tokens", where=where, why=f"it is {tokens!r:.80}")
         return tuple(tokens)
+
+    def is_value(self, value: Any) -> bool:
+        return isinstance(value, str | tuple)
 
     def parse(self, text: str) -> Sentence:
         tokens = json_value(text)

@@ -93,7 +93,8 @@ def _cell(value: str) -> str:
 
 
 def _decoder(model: PairModel, folder: Path) -> Decode:
-    return greedy_decoder(load(folder, device="cpu"))
+    translator: Any = load(folder, device="cpu")
+    return greedy_decoder(translator)
 
 
 def _export(export: PairExport, folder: Path) -> None:

@@ -78,7 +78,7 @@ def pair_format(
     """
 
     def open_run(run: RunFolder, checkpoint: str | None) -> PairExport:
-        model = load(run.path, checkpoint=checkpoint, device="cpu")
+        model: Any = load(run.path, checkpoint=checkpoint, device="cpu")
         positions = min(model.decoding.positions or sys.maxsize, max_positions())
         return PairExport(run, checkpoint, model, write, decoder, positions)
 

@@ -6,7 +6,6 @@ bit-identical copy of one checkpoint.
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from regard.core import atomic_files
 from regard.core.baseline import FOLDER, copy_baseline
+from regard.core.predictor import settings_of_call
 from regard.core.wording import pluralize
 from regard.data.text_files import read_lines
 from regard.runs import checkpoint
@@ -89,7 +89,7 @@ class TaskExport:
         outputs = []
         for predictor in (self.predictor, load(folder, device="cpu")):
             values, _ = read_inputs(predictor, list(inputs), name="--source")
-            options = {"seed": 1} if "seed" in inspect.signature(predictor.__call__).parameters else {}
+            options = {"seed": 1} if "seed" in settings_of_call(predictor) else {}
             outputs.append([predictor.write(value, json=True) for value in predictor(values, **options)])
         return SameOutputs(len(inputs), sum(one == other for one, other in zip(*outputs, strict=True)))
 

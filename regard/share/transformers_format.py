@@ -145,7 +145,8 @@ class CausalExport:
 
 
 def _open(run: RunFolder, checkpoint: str | None) -> CausalExport:
-    return CausalExport(run, run.config, load(run.path, checkpoint=checkpoint, device="cpu"))
+    model: Any = load(run.path, checkpoint=checkpoint, device="cpu")
+    return CausalExport(run, run.config, model)
 
 
 FORMAT = ExportFormat(

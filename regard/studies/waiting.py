@@ -37,6 +37,7 @@ from regard.studies.study import Findings, Report, at_least, number_of_updates
 from regard.tasks.load import load
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.evaluation import TranslationTest
+from regard.tasks.translation.translator import Translator
 from regard.training.start import train
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _write(lines: Mapping[str, Sequence[str]], folder: Path, sentences: int) -> 
 
 
 def _measure(path: Path, texts: Path) -> MeasuredModel:
-    model, opened = load(path), RunFolder.open(path)
+    model, opened = load(path, Translator), RunFolder.open(path)
     test = TranslationTest(translation_config(opened), model, [texts / "valid.de", texts / "valid.en"])
     search = test.search.model_copy(update={"beam": 1, "nbest": 1})
     offline = test.score("bleu", test.outputs(search)).value

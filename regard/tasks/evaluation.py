@@ -15,12 +15,12 @@ from torch import nn
 from regard.config.explain import explain
 from regard.config.settings import SearchConfig, override_search
 from regard.core.baseline import FOLDER
+from regard.core.predictor import Predictor
 from regard.core.task import (
     Examples,
     MetricSums,
     MetricTable,
     OutputBaseline,
-    Predictor,
     ProgressCallback,
     Task,
     TaskBaseline,
@@ -183,7 +183,7 @@ def evaluate_examples(
 
 
 def _compare_baseline(
-    task: Task, predictor: Predictor, baseline: TaskBaseline, examples: Examples, names: Sequence[str],
+    task: Task, predictor: Predictor[Any], baseline: TaskBaseline, examples: Examples, names: Sequence[str],
     groups: Sequence[MetricSums],
 ) -> BaselineComparison | None:  # fmt: skip
     """Compare a network with its baseline by groups of examples, or of the nodes or pairs of one graph.

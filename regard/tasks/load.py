@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_origin, overload
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.predictor import LoadCall, Predictor
 from regard.core.processor import limit_threads
 from regard.core.task import Report
 from regard.core.task_table import locate
@@ -20,19 +21,37 @@ from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
 from regard.tasks.automatic_engine import automatic_engine
 
+Loaded = TypeVar("Loaded", bound=Predictor[Any])
+
 
 def ignore(line: str) -> None:
     """Ignore a line: the default ``Report``."""
 
 
+@overload
 def load(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False,
-    log: Report = ignore, **options: Any,
+    path: str | Path, kind: type[Loaded], *, checkpoint: str | None = None, device: str | None = None,
+    mapped: bool = False, log: Report = ignore, **options: Any,
+) -> Loaded: ...  # fmt: skip
+
+
+@overload
+def load(
+    path: str | Path, kind: None = None, *, checkpoint: str | None = None, device: str | None = None,
+    mapped: bool = False, log: Report = ignore, **options: Any,
+) -> Predictor[Any]: ...  # fmt: skip
+
+
+def load(
+    path: str | Path, kind: Any = None, *, checkpoint: str | None = None, device: str | None = None,
+    mapped: bool = False, log: Report = ignore, **options: Any,
 ) -> Any:  # fmt: skip
     """Return the predictor of a run folder, such as a ``Translator``: ``regard.load("runs/m30k")("A dog.").text``.
 
     Args:
         path: the run folder.
+        kind: the expected class, for type checkers: ``regard.load("runs/m30k", regard.Translator)`` is a
+            ``Translator``, and ``regard.SupervisedPredictor[regard.Classification]`` names its outputs, too.
         checkpoint: ``average``, ``best``, ``last`` or a step. Default: the first of these names that exists.
             ``baseline``, the default of a run that chose it: the baseline alone, for tasks that support it.
         device: the name of a torch device. Default: CUDA if available, else the CPU.
@@ -43,12 +62,26 @@ def load(
             engine that is accurate enough, by a trial of a few seconds whose result is saved in ``engine.json``.
 
     Raises:
+        ConfigError: if the predictor is not of that class.
         ModelError: if the run folder is incomplete or damaged.
     """
-    opened = RunFolder.open(Path(path))
-    if opened.is_baseline(checkpoint):
-        return _baseline(opened)
-    net, codecs, run = load_net(path, checkpoint=checkpoint, device=device, mapped=mapped)
+    run = RunFolder.open(Path(path))
+    loading = {"checkpoint": checkpoint, "device": device, "mapped": mapped, **options}
+    predictor = _baseline(run) if run.is_baseline(checkpoint) else _predictor(run, log, **loading)
+    if isinstance(predictor, Predictor):
+        predictor.origin = LoadCall(load, run, loading)
+    expected = get_origin(kind) or kind
+    if expected is not None and not isinstance(predictor, expected):
+        what = f"the predictor of {path} is a {type(predictor).__name__}, not a {expected.__name__}"
+        raise ConfigError(what, where=str(path), why=f"the task of the run is {run.config.task.kind}")
+    return predictor
+
+
+def _predictor(
+    run: RunFolder, log: Report, *, checkpoint: str | None, device: str | None, mapped: bool, **options: Any
+) -> Any:
+    """Return the predictor of the network of a run."""
+    net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device, mapped=mapped)
     if options.get("engine") == "auto":
         options["engine"] = automatic_engine(run, net, codecs, run.weights_path(checkpoint).path, log)
     predictor = run.task.predictor(net, codecs, run.config, **options)

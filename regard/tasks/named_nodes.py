@@ -14,6 +14,7 @@ from torch import nn
 from regard.answers.calibrated_class import CalibratedClass
 from regard.attention.weight_terms import AttentionSource
 from regard.core.observation import AttentionMap, Axis, Surface, with_attributes
+from regard.core.predictor import Output, Predictor, input_number
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean, pluralize
@@ -27,7 +28,7 @@ MAX_SHOWN = 64  # maximum number of neighbors that are shown; of more, those wit
 SEARCHED = 10_000  # names that are compared with an unknown name
 
 
-class NodePredictor:
+class NodePredictor(Predictor[Output]):
     """A network and the graph it was trained on, which is saved in the run."""
 
     answer: CalibratedClass  # the classes of nodes, or of pairs of nodes
@@ -46,8 +47,18 @@ class NodePredictor:
         """See ``core.observation.Traced``."""
         return with_attributes(self, net=network)
 
+    def numbered(self, names: Sequence[str]) -> list[int]:
+        """Return the number of each node. Raises DataError, with the number of the input, for an unknown name."""
+        numbers = []
+        for place, name in enumerate(names, start=1):
+            with input_number(place):
+                numbers.append(self.node(name))
+        return numbers
+
     def node(self, name: str) -> int:
         """Return the number of the node with this name; raise DataError if it does not exist."""
+        if not isinstance(name, str):
+            raise DataError(f"expected the name of a node, found {type(name).__name__}", help="a text")
         if name not in self.graph.node_numbers:
             known = list(self.graph.node_numbers)[:SEARCHED]
             why = f"it has {pluralize(self.graph.nodes, 'node')}: {shortened(', '.join(known[:5]))} …"
@@ -57,7 +68,7 @@ class NodePredictor:
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
-        """See ``core.task.Predictor``."""
+        """See ``core.predictor.Predictor``."""
         if not len(indices) or not {*names} & {*self.answer.measured}:
             return {}
         outcomes = self.outcomes(examples, indices)

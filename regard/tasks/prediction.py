@@ -6,17 +6,16 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.core.task import Predictor
+from regard.core.predictor import Predictor, settings_of_call
 from regard.core.wording import pluralize
 from regard.errors import ConfigError, DataError, RegardError
 
 
-def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
+def require_settings(predictor: Predictor[Any], settings: Mapping[str, Any]) -> None:
     """Raise ConfigError for a setting that is not a parameter of the predictor."""
-    known = inspect.signature(predictor).parameters
-    keyword = inspect.Parameter.VAR_KEYWORD
+    known, keyword = settings_of_call(predictor), inspect.Parameter.VAR_KEYWORD
     free = any(parameter.kind is keyword for parameter in known.values())
-    named = [name for name, parameter in list(known.items())[1:] if parameter.kind is not keyword]
+    named = [name for name, parameter in known.items() if parameter.kind is not keyword]
     unknown = [name for name in settings if name not in named]
     if unknown and not free:
         why = f"the settings of this model are {', '.join(named)}" if named else "this model has no settings"
@@ -24,7 +23,12 @@ def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
 
 
 def read_inputs(
-    predictor: Predictor, lines: Sequence[str], *, name: str, first: int = 1, row_names: Sequence[str] | None = None
+    predictor: Predictor[Any],
+    lines: Sequence[str],
+    *,
+    name: str,
+    first: int = 1,
+    row_names: Sequence[str] | None = None,
 ) -> tuple[list[Any], Any]:
     """Parse the inputs of lines up to the first invalid one.
 
@@ -52,7 +56,7 @@ def read_inputs(
 
 
 def predict_lines(
-    predictor: Predictor, inputs: Sequence[Any], settings: Mapping[str, Any], *, json: bool = False
+    predictor: Predictor[Any], inputs: Sequence[Any], settings: Mapping[str, Any], *, json: bool = False
 ) -> list[str]:
     """Return the output of each input as one line, in order.
 

@@ -47,7 +47,8 @@ def require_comparable(run: RunFolder, other: RunFolder) -> None:
     if other.config.task.kind != run.config.task.kind:
         why = f"the task of {run.path} is {run.config.task.kind}, that of {other.path} is {other.config.task.kind}"
         raise ConfigError("runs of different tasks cannot be compared", where="--against", why=why)
-    labels = [{*load(path).labels} for path in (run.path, other.path)]
+    predictors: list[Any] = [load(path) for path in (run.path, other.path)]
+    labels = [{*predictor.labels} for predictor in predictors]
     if labels[0] != labels[1]:
         first = min(labels[0] ^ labels[1])
         owner = run if first in labels[0] else other

@@ -25,7 +25,8 @@ from regard.core.observation import (
     Surface,
     with_attributes,
 )
-from regard.core.predictor_interface import PredictorInterface, require_list
+from regard.core.predictor import Output, Predictor
+from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import to_device
 from regard.data.order import packed_runs
@@ -43,7 +44,7 @@ from regard.tasks.supervised_wording import PLAIN, Wording, described
 BATCH_POSITIONS = 4096  # maximum batch of packed rows; of padded rows it is BATCH_ROWS windows
 
 
-class SupervisedPredictor:
+class SupervisedPredictor(Predictor[Output]):
     """A trained network with its fields and answer: ``regard.load("runs/sst2")(["a fine film"])[0].label``.
 
     The predictor of classification, tagging and next items, and the base of those of forecasts and whole graphs. It may
@@ -104,20 +105,26 @@ class SupervisedPredictor:
         )
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
-        return self([input], **({} if settings is None else settings.model_dump()))[0]
+        return self.predict([input], **({} if settings is None else settings.model_dump()))[0]
 
-    def __call__(self, inputs: Sequence[Any], **settings: Any) -> list[Any]:
+    def is_one(self, inputs: Any) -> bool:
+        """Return whether an argument is one input: a tuple with a value for each field, or a value of the field."""
+        fields = tuple(self.codec.fields.values())
+        if len(fields) > 1:
+            return isinstance(inputs, tuple) and len(inputs) == len(fields)
+        return fields[0].is_value(inputs)
+
+    def predict(self, inputs: Sequence[Any], **settings: Any) -> list[Output]:
         """Return a prediction for each input.
 
         Args:
-            inputs: the inputs, each a text or a tuple of texts.
+            inputs: the inputs, each a text or a tuple of texts, or what the field of the model reads.
             settings: settings of the answer, such as ``abstain_below`` or ``threshold``; None is the default.
 
         Raises:
             ConfigError: for a setting that the answer does not have, or a value out of bounds.
             DataError: for an invalid input, with its number.
         """
-        require_list(inputs)
         chosen = validated_settings(self.codec.answer.settings, settings)
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
         encoded = self._encode(values)

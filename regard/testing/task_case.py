@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.core.predictor import Predictor
 from regard.core.task import (
     Batch,
     Data,
     ExampleIndices,
     LossTerms,
-    Predictor,
     Task,
 )
 from regard.runs.config import load_config
@@ -88,7 +88,7 @@ class TaskCase:
         return self.task.build(self.config, self.data.spec).double().eval()
 
     @cached_property
-    def predictor(self) -> Predictor:
+    def predictor(self) -> Predictor[Any]:
         """A predictor with a briefly trained network, so its outputs differ."""
         net = self.net().float().train()
         optimizer = Optimizer(net)

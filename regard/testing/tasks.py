@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import random
 from collections.abc import Mapping, Sequence
-from json import loads as parse
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,8 @@ from regard.core.task import (
 )
 from regard.core.tensors import added_sums
 from regard.testing.draw import Draw
-from regard.testing.drawn_settings import drawn_settings
 from regard.testing.law import Law, law, same
+from regard.testing.predictors import PREDICTOR_LAWS
 from regard.testing.ranks import Meeting, SimulatedRanks, run_ranks
 from regard.testing.task_case import UPDATES, TaskCase, trained
 from regard.training.carry import continued, detach_carry
@@ -35,8 +33,7 @@ from regard.training.strategy import Trainable
 from regard.training.trainer import Trainer
 from regard.training.validation import Validator
 
-TASK_LAWS: list[Law] = []
-SETTINGS = 6  # random settings per predictor
+TASK_LAWS: list[Law] = [*PREDICTOR_LAWS]
 LEARNED = 0.7  # required ratio of the last to the first loss on one batch
 
 
@@ -215,49 +212,6 @@ def measures_of_parts_add_up(case: TaskCase, draw: Draw) -> None:
     assert parts.keys() == whole.keys(), "the sums of the parts have other names"
     for name, value in whole.items():
         same(parts[name], value, f"the predictor's sum {name!r} over two halves", tolerance=1e-5)
-
-
-@law(TASK_LAWS)
-def an_output_knows_nothing_of_other_inputs(case: TaskCase, draw: Draw) -> None:
-    """Each output is at the position of its input, and is a function of its input, the settings and the seed.
-
-    Tested with the settings of the run, and with random settings from those that the predictor declares.
-    """
-    predictor = case.predictor
-    inputs = [predictor.read(line) for line in case.task.sample_lines]
-    seeded = {"seed": 1} if "seed" in inspect.signature(predictor).parameters else {}
-    for settings in ({}, *(drawn_settings(predictor, draw.source) for _ in range(SETTINGS))):
-        options: dict[str, Any] = {**settings, **seeded}
-        written = [predictor.write(output, json=False) for output in predictor(inputs, **options)]
-        assert len(written) == len(inputs), f"{len(inputs)} inputs have {len(written)} outputs"
-        order = draw.source.sample(range(len(inputs)), len(inputs))
-        reordered = predictor([inputs[number] for number in order], **options)
-        expected = [written[number] for number in order]
-        assert [predictor.write(output, json=False) for output in reordered] == expected, (
-            f"the order matters: {settings}"
-        )
-        for number, one in enumerate(inputs):
-            (separate,) = predictor([one], **options)
-            same_output = predictor.write(separate, json=False) == written[number]
-            assert same_output, f"the other inputs of a call matter: {settings}"
-
-
-@law(TASK_LAWS)
-def an_output_is_one_line(case: TaskCase, draw: Draw) -> None:
-    """The plain and the JSON form of an output are one line, and the latter is an object."""
-    predictor = case.predictor
-    for output in predictor([predictor.read(line) for line in case.task.sample_lines]):
-        for as_json in (False, True):
-            line = predictor.write(output, json=as_json)
-            assert not {"\n", "\r"} & set(line), f"an output has several lines: {line!r}"
-        assert _is_object(line), f"an output is not a JSON object: {line}"
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(parse(line), dict)
-    except ValueError:
-        return False
 
 
 @law(TASK_LAWS)

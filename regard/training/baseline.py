@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
 from regard.core.baseline import BaselineSummary
-from regard.core.task import Data, Examples, Indices, MetricSums, Predictor, ProgressCallback, TaskBaseline
+from regard.core.predictor import Predictor
+from regard.core.task import Data, Examples, Indices, MetricSums, ProgressCallback, TaskBaseline
 from regard.core.tensors import added_sums
 from regard.errors import ConfigError, DataError
 from regard.runs.run_folder import RunFolder
@@ -55,7 +56,7 @@ def fit_baseline(run: RunFolder, data: Data, log: Callable[[str], None]) -> None
 
 
 def network_groups(
-    model: nn.Module, predictor: Predictor, examples: Examples, names: Sequence[str], device: torch.device,
+    model: nn.Module, predictor: Predictor[Any], examples: Examples, names: Sequence[str], device: torch.device,
     done: ProgressCallback | None = None,
 ) -> list[MetricSums]:  # fmt: skip
     """Return the sums of the objective and of the predictor's metrics ``names`` by group of examples."""

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.core import atomic_files
+from regard.core.predictor import Predictor
 from regard.core.reference_mode import reference_mode
 from regard.core.task import (
     Carry,
@@ -18,7 +19,6 @@ from regard.core.task import (
     Examples,
     LossTerms,
     MetricSums,
-    Predictor,
     ProgressCallback,
     Task,
     not_interrupted,
@@ -158,7 +158,7 @@ def shard_sums(
 
 
 def predictor_sums(
-    predictor: Predictor,
+    predictor: Predictor[Any],
     examples: Examples,
     names: Sequence[str],
     strategy: Strategy,

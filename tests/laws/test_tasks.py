@@ -14,14 +14,13 @@ import pytest
 import torch
 from torch import nn
 
-from regard.core.observation import Observes, require_observation
+from regard.core.observation import Observes, require_observation, with_attributes
 from regard.core.predictor_interface import reads_json
 from regard.core.state import State
 from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
 from regard.core.task_table import TASKS
 from regard.core.untrusted_files import json_value
 from regard.data.computed_order import ComputedBatches
-from regard.errors import DataError
 from regard.inspection.observation_document import observation_document
 from regard.share.import_folder import import_folder
 from regard.tasks.language_model import task as language_model_task
@@ -105,15 +104,6 @@ def test_an_inspection_agrees_with_itself_and_with_the_prediction(case: TaskCase
         if observation.predictions[0].kind == "label" and hasattr(output, "label"):
             assert observation.predictions[0].label == output.label
         json.dumps(observation_document(observation, {}, line), allow_nan=False)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind not in ("translation", "language-model")])
-def test_one_input_is_not_taken_for_a_list_of_its_letters(kind: str) -> None:
-    predictor = TaskCase(find_task(kind), kind).predictor
-    line = find_task(kind).sample_lines[0]
-    for given in (line, {"text": line}, 3):
-        with pytest.raises(DataError, match="must be a list"):
-            predictor(given)
 
 
 @pytest.fixture(scope="module", params=["mixture", "language-model", "documents"])
@@ -246,6 +236,15 @@ def with_predictor(**methods: Callable[..., Any]) -> Callable[[Task], Task]:
     return wrong
 
 
+def with_predictor_changed(**methods: Callable[..., Any]) -> Callable[[Task], Task]:
+    """The same predictor with other methods, which stays an instance of its class."""
+
+    def wrong(task: Task) -> Task:
+        return replace(task, predictor=lambda *given, **options: with_attributes(task.predictor(*given), **methods))
+
+    return wrong
+
+
 def by_call(right: Any, examples: Any, indices: Any, names: Any) -> Any:
     """Counts a text with every call, not with its first window."""
     return right.measure(examples, np.arange(len(examples)), names)
@@ -360,6 +359,7 @@ MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
     "measures that are means": (with_predictor(measure=means), "measures_of_parts_add_up"),
     "outputs out of order": (with_predictor(call=by_length), "an_output_knows_nothing_of_other_inputs"),
     "draws that go by the place": (with_predictor(call=in_company), "an_output_knows_nothing_of_other_inputs"),
+    "a text taken for a list": (with_predictor_changed(is_one=lambda inputs: False), "inputs_are_one_or_any_iterable"),
     "an output of several lines": (with_predictor(write=several_lines), "an_output_is_one_line"),
     "JSON that is none": (with_predictor(write=no_json), "an_output_is_one_line"),
     "an objective that teaches nothing": (

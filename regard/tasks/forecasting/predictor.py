@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from regard.answers.forecast_table import Forecast
 from regard.attention.observe import attention_maps
 from regard.attention.weight_terms import AttentionCall
 from regard.core.answer import InputContext
@@ -20,7 +21,7 @@ from regard.tasks.supervised_codecs import Row
 from regard.tasks.supervised_predictor import SupervisedPredictor
 
 
-class ForecastPredictor(SupervisedPredictor):
+class ForecastPredictor(SupervisedPredictor[Forecast]):
     """A trained network and the scales of its series: ``regard.load("runs/etth1")([table])[0].columns["OT"]``.
 
     An input is a table of pandas or pyarrow, an array (rows, columns), or a JSON line; the forecast follows its last

@@ -34,13 +34,13 @@ from regard.tasks.supervised_predictor import SupervisedPredictor
 MAX_SHOWN = 64  # maximum number of nodes that are shown; in larger graphs, those with the greatest weights
 
 
-class GraphPredictor(SupervisedPredictor):
+class GraphPredictor(SupervisedPredictor[Any]):
     """A trained graph model: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``.
 
     Its constructor is that of ``SupervisedPredictor``. It may be called from several threads.
     """
 
-    def __call__(self, inputs: Sequence[GraphLine | Mapping[str, Any]], **settings: Any) -> list[Any]:
+    def predict(self, inputs: Sequence[GraphLine | Mapping[str, Any]], **settings: Any) -> list[Any]:
         """Return a prediction for each graph; its ``weights`` are those of the nodes.
 
         Args:
@@ -52,7 +52,7 @@ class GraphPredictor(SupervisedPredictor):
         """
         return [
             output._replace(weights=[weight for _, weight in output.weights])
-            for output in super().__call__(inputs, **settings)
+            for output in super().predict(inputs, **settings)
         ]
 
     @torch.no_grad()

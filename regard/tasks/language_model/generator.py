@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json import dumps
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import torch
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
 from regard.core.observation import Alternative, Influence, Observation, with_attributes
+from regard.core.predictor import Predictor, require_texts
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -51,7 +52,7 @@ from regard.tasks.language_model.text_listener import Generated, GeneratedPiece,
 from regard.tasks.language_model.text_search import TextSearch
 
 
-class Generator:
+class Generator(Predictor[Generated]):
     """Predictor that continues texts, safe to call from several threads.
 
     Scores always use the model itself.
@@ -101,42 +102,27 @@ class Generator:
         gate = self.model.gate
         return model if self.ngrams is None or gate is None else InterpolatedModel(model, self.ngrams, gate)
 
-    @overload
-    def __call__(
-        self, prompt: str = "", *, seed: int | None = None, greedy: bool = False, **options: object
-    ) -> Generated: ...
-
-    @overload
-    def __call__(
-        self, prompt: list[str] | tuple[str, ...], *, seed: int | None = None, greedy: bool = False, **options: object
-    ) -> list[Generated]: ...
+    def __call__(self, inputs: Any = "", **settings: Any) -> Any:
+        """Continue a prompt, or each prompt of an iterable: see ``Predictor``. Default: a text from its beginning."""
+        return super().__call__(inputs, **settings)
 
     @document_settings(GenerationSettings)
-    def __call__(
-        self,
-        prompt: str | list[str] | tuple[str, ...] = "",
-        *,
-        seed: int | None = None,
-        greedy: bool = False,
-        **options: object,
-    ) -> Generated | list[Generated]:
-        """Continue a prompt, or a list of prompts: ``model("To be", length=100, temperature=0.8, seed=1)``.
+    def predict(
+        self, inputs: Sequence[str], *, seed: int | None = None, greedy: bool = False, **options: object
+    ) -> list[Generated]:
+        """Continue prompts, in order: ``model("To be", length=100, temperature=0.8, seed=1)``.
 
         Args:
-            prompt: a prompt, or a list of prompts, which gives a list of texts.
+            inputs: the prompts.
             seed: of sampling. A text depends only on its prompt and the seed. None: that of the run, or a new one.
             greedy: whether to choose the most probable token.
             options: keys of the config section ``generate``, such as ``length``.
 
         Raises:
             ConfigError: for an invalid option, or a prompt that the vocabulary cannot encode.
+            DataError: for an input that is not a text, with its number.
         """
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        if wrong := [entry for entry in prompts if not isinstance(entry, str)]:
-            what = f"expected a prompt, found {type(wrong[0]).__name__}"
-            raise ConfigError(what, help='model("To be"), or a list of prompts: model(["To be"])')
-        outputs = list(self.generate(prompts, self.adjusted(options), seed=seed, greedy=greedy))
-        return outputs[0] if isinstance(prompt, str) else outputs
+        return list(self.generate(require_texts(inputs), self.adjusted(options), seed=seed, greedy=greedy))
 
     def samples(
         self, prompt: str, count: int, *, seed: int | None = None, greedy: bool = False, **options: object
@@ -148,9 +134,9 @@ class Generator:
         Args:
             prompt: the prompt.
             count: the number of texts.
-            seed: see ``__call__``.
-            greedy: see ``__call__``.
-            options: see ``__call__``.
+            seed: see ``predict``.
+            greedy: see ``predict``.
+            options: see ``predict``.
         """
         return list(self.generate([prompt], self.adjusted(options), samples=count, seed=seed, greedy=greedy))
 
@@ -169,8 +155,8 @@ class Generator:
             prompts: the prompts.
             settings: settings of generation: ``model.settings``, or the result of ``adjusted``.
             samples: the number of texts of each prompt.
-            seed: see ``__call__``.
-            greedy: see ``__call__``.
+            seed: see ``predict``.
+            greedy: see ``predict``.
 
         Raises:
             ConfigError: the vocabulary cannot encode a prompt; raised before generation begins.
@@ -216,8 +202,8 @@ class Generator:
         Args:
             prompt: the prompt.
             settings: see ``generate``.
-            seed: see ``__call__``.
-            greedy: see ``__call__``.
+            seed: see ``predict``.
+            greedy: see ``predict``.
 
         Raises:
             ConfigError: the vocabulary cannot encode the prompt, or the seed is invalid; raised by this call.

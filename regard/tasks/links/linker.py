@@ -17,7 +17,8 @@ from regard.config.prediction_settings import LinkedNodeSettings
 from regard.config.setting import settings_of
 from regard.config.setting_models import request_model
 from regard.core.observation import Alternative, AttentionMap, Influence, Observation, Prediction, Site
-from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_count, require_list
+from regard.core.predictor import input_number
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_count
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.core.untrusted_files import json_value, shortened
@@ -66,7 +67,7 @@ class BestLinks(NamedTuple):
     links: list[Link]
 
 
-class Linker(NodePredictor):
+class Linker(NodePredictor["Link | BestLinks"]):
     """A trained link model: ``regard.load("runs/papers")([("17", "90")])``.
 
     It reads the graph of the run, which training saved. Probabilities assume that half of all candidates have an edge.
@@ -86,8 +87,12 @@ class Linker(NodePredictor):
         self._tensors = graph_tensors(self.graph, self.device)
         self.answer = EdgeAnswer.of(CLASSES, codecs.temperature)
 
+    def is_one(self, inputs: Any) -> bool:
+        """Return whether an argument is one input: a name, or a tuple of two."""
+        return isinstance(inputs, str | tuple)
+
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Link | BestLinks]:
+    def predict(self, inputs: Sequence[str | Sequence[str]], *, top_k: int = TOP_K) -> list[Link | BestLinks]:  # type: ignore[override]
         """Return a ``Link`` for two node names, ``BestLinks`` for one.
 
         Args:
@@ -98,16 +103,18 @@ class Linker(NodePredictor):
             ConfigError: if ``top_k`` is below 1.
             DataError: if the graph has no node with a name.
         """
-        require_list(inputs)
         require_count("top_k", top_k)
-        inputs = [(names,) if isinstance(names, str) else names for names in inputs]
-        numbers = [self._numbers(names) for names in inputs]
+        named: list[Sequence[str]] = [(names,) if isinstance(names, str) else names for names in inputs]
+        numbers = []
+        for place, names in enumerate(named, start=1):
+            with input_number(place):
+                numbers.append(self._numbers(names))
         pairs = [nodes for nodes in numbers if len(nodes) == 2]
         probabilities = iter(self._probabilities(pairs) if pairs else ())
         z = self._states() if len(pairs) < len(numbers) else torch.empty(0)
         return [
             Link(names[0], names[1], next(probabilities)) if len(nodes) == 2 else self._best(z, nodes[0], top_k)
-            for names, nodes in zip(inputs, numbers, strict=True)
+            for names, nodes in zip(named, numbers, strict=True)
         ]
 
     @property
@@ -115,8 +122,7 @@ class Linker(NodePredictor):
         """Inputs, outputs and settings of a request, for servers."""
 
         def predict(names: Sequence[str], settings: Any, interrupted: Callable[[], bool]) -> Link | BestLinks:
-            output: Link | BestLinks = self([names], top_k=settings.top_k)[0]
-            return output
+            return self.predict([names], top_k=settings.top_k)[0]
 
         takes = "two nodes, separated by a space or as a JSON list; or one node"
         gives = "the probability of an edge; for one node, the most probable new neighbors"
@@ -126,6 +132,8 @@ class Linker(NodePredictor):
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of one node or of two different nodes."""
+        if not isinstance(names, Sequence):
+            raise DataError(f"expected one or two names of nodes, found {type(names).__name__}")
         if len(names) not in (1, 2):
             what = f"{pluralize_with_verb(len(names), 'node', 'is', 'are')} named; expected one or two"
             raise DataError(what, why="two nodes give the probability of an edge, one node gives its best links")
@@ -239,7 +247,7 @@ class Linker(NodePredictor):
             part, name = f"edges of {self.graph.name(node)}", self.graph.name
             edges, neighbors = self.observed_edges(self.net.net, self._tensors, node, name, part=part)
             maps, neighbors_of = [*maps, *edges], [*neighbors_of, neighbors]
-        (output,) = self([names])
+        (output,) = self.predict([names])
         if isinstance(output, BestLinks):
             site, probabilities = Site("node", (0,)), {link.target: link.probability for link in output.links}
         else:

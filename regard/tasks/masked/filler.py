@@ -25,7 +25,8 @@ from regard.core.observation import (
     Surface,
     with_attributes,
 )
-from regard.core.predictor_interface import InputForm, PredictorInterface, require_count, require_list
+from regard.core.predictor import Predictor, input_number, require_texts
+from regard.core.predictor_interface import InputForm, PredictorInterface, require_count
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
 from regard.data.masked_examples import MaskedExamples
@@ -72,7 +73,7 @@ class Filled(NamedTuple):
     gaps: tuple[tuple[GapCandidate, ...], ...]
 
 
-class Filler:
+class Filler(Predictor[Filled]):
     """Predictor that fills gaps in texts: ``filler(["A dog ___ over the fence"])[0].gaps[0][0].text``.
 
     Each gap is one token. All gaps are masked during prediction. Special tokens are never candidates.
@@ -103,7 +104,7 @@ class Filler:
         return tuple(self.tokenizer.pieces(range(len(self.tokenizer))))
 
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[str], *, top_k: int | None = None) -> list[Filled]:
+    def predict(self, inputs: Sequence[str], *, top_k: int | None = None) -> list[Filled]:  # type: ignore[override]
         """Fill the gaps of texts.
 
         Args:
@@ -114,10 +115,13 @@ class Filler:
             ConfigError: if ``top_k`` is below 1.
             DataError: if a text has no gap, or is longer than the context of the model.
         """
-        require_list(inputs)
         number = self.settings.top_k if top_k is None else top_k
         require_count("top_k", number)
-        return [self._fill(text, number) for text in inputs]
+        outputs = []
+        for place, text in enumerate(require_texts(inputs), start=1):
+            with input_number(place):
+                outputs.append(self._fill(text, number))
+        return outputs
 
     def read(self, line: str) -> str:
         """Return the line as a text; DataError if it has no gap or is too long."""
@@ -237,7 +241,7 @@ class Filler:
             if gaps * number > MAX_CANDIDATES:
                 why = f"{pluralize(gaps, 'gap')} with {number:,} each exceed the limit of {MAX_CANDIDATES:,}"
                 raise DataError("the text has too many candidates", why=why, help="reduce top_k, or remove gaps")
-            return self([text], top_k=number)[0]
+            return self.predict([text], top_k=number)[0]
 
         takes = f"a text with one or more gaps, written {self.settings.blank}"
         gives, settings = "the filled text, and candidates for each gap", FillRequest(top_k=self.settings.top_k)

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.answers.named_labels import DECIMALS, ranked
 from regard.answers.plain_class import PlainClass
 from regard.core.observation import Influence, Observation, Prediction, Site
-from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_list
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.core.wording import listed
@@ -47,7 +47,7 @@ class NodeClass(NamedTuple):
     probabilities: dict[str, float]
 
 
-class NodeClassifier(NodePredictor):
+class NodeClassifier(NodePredictor[NodeClass]):
     """A trained node classifier: ``regard.load("runs/cora")(["31336"])[0].label``.
 
     With ``data.batch_nodes`` it reads batches of nodes with their neighborhoods, otherwise the whole graph.
@@ -76,7 +76,7 @@ class NodeClassifier(NodePredictor):
         """Inputs and outputs of a request, for servers."""
 
         def predict(name: str, settings: None, interrupted: Callable[[], bool]) -> NodeClass:
-            return self([name])[0]
+            return self.predict([name])[0]
 
         takes, gives = "the name of a node", "its class, with the probability of each class"
         purpose = f"Classifies a node of its graph as {listed(self.labels)}."
@@ -84,10 +84,9 @@ class NodeClassifier(NodePredictor):
         return PredictorInterface(takes, gives, None, predict, purpose, self.labels, form)
 
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
+    def predict(self, inputs: Sequence[str]) -> list[NodeClass]:  # type: ignore[override]
         """Return a prediction for each node name; raise DataError for an unknown name."""
-        require_list(inputs)
-        nodes = [self.node(name) for name in inputs]
+        nodes = self.numbered(inputs)
         predictions = []
         for node, row in zip(nodes, self._log_probabilities(nodes).exp().tolist(), strict=True):
             p = dict(zip(self.graph.classes, row, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,14 @@ from regard.config.explain import explain
 from regard.config.search_settings import RECOGNIZED, RecognitionSettings
 from regard.config.setting import document_settings
 from regard.config.setting_models import SettingsRequest, request_model
+from regard.core.field import is_number_array
 from regard.core.observation import Influence, Observation, with_attributes
 from regard.core.out_of_memory import explain_out_of_memory
-from regard.core.predictor_interface import InputForm, PredictionInterrupted, PredictorInterface, require_list
+from regard.core.predictor import Predictor, input_number
+from regard.core.predictor_interface import InputForm, PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
-from regard.data.audio_files import SUFFIXES
+from regard.data.audio_files import SUFFIXES, Sound
 from regard.data.utterance import Utterance
 from regard.inference.decoding import Engine, possible, torch_obstacle
 from regard.inference.decoding import native_obstacle as kernel_obstacle
@@ -47,7 +49,7 @@ else:
 Frames = npt.NDArray[np.float32]
 
 
-class Recognizer:
+class Recognizer(Predictor[Transcript]):
     """A trained recognizer, safe to call from several threads.
 
     Args:
@@ -82,8 +84,12 @@ class Recognizer:
         pieces = pluralize(len(self.tokenizer), "piece")
         return f"Recognizer({count:,} parameters, {pieces}, {self.engine})"
 
+    def is_one(self, inputs: Any) -> bool:
+        """Return whether an argument is one recording; lists hold several."""
+        return isinstance(inputs, str | bytes | bytearray | PurePath | Sound | Heard) or is_number_array(inputs, 2)
+
     @document_settings(RecognitionSettings)
-    def __call__(self, inputs: Sequence[Any], **options: Any) -> list[Transcript]:
+    def predict(self, inputs: Sequence[Any], **options: Any) -> list[Transcript]:
         """Recognize recordings: ``model([Path("a.wav").read_bytes()])[0].text``.
 
         Args:
@@ -95,8 +101,11 @@ class Recognizer:
             ConfigError: for an invalid option.
             DataError: if an input cannot be read.
         """
-        require_list(inputs)
-        return self.recognize([heard(self.features, value) for value in inputs], self.adjusted(options))
+        sounds = []
+        for place, value in enumerate(inputs, start=1):
+            with input_number(place):
+                sounds.append(heard(self.features, value))
+        return self.recognize(sounds, self.adjusted(options))
 
     def adjusted(self, options: Mapping[str, object]) -> RecognitionSearchConfig:
         """Return the search settings of the run with these changes; raise ConfigError for invalid values."""
@@ -258,7 +267,7 @@ class Recognizer:
         self, examples: RecordingExamples, indices: Indices, names: Sequence[str],
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:  # fmt: skip
-        """See ``core.task.Predictor`` and ``tasks.recognition.measure``; uses greedy search."""
+        """See ``core.predictor.Predictor`` and ``tasks.recognition.measure``; uses greedy search."""
         settings = self.search.model_copy(update=GREEDY)
 
         def recognize(frames: Sequence[Frames]) -> list[str]:

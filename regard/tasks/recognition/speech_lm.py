@@ -36,7 +36,7 @@ class SpeechLanguageModel:
             raise ConfigError(
                 f"{path} is not a language model", where="search.lm", why=f"its task is {task}", help=help
             )
-        generator = load(path)
+        generator: Any = load(path)
         ids = matching_ids(tokenizer, generator.tokenizer)
         if isinstance(ids, str):
             raise ConfigError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from json import dumps
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from regard.config.search_settings import SearchSettings
 from regard.config.setting import document_settings
 from regard.config.settings import SearchConfig, override_search
 from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.predictor import Predictor, require_texts
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, Report, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -44,7 +45,7 @@ from regard.tasks.translation.measure import GREEDY, measure
 from regard.tasks.translation.pair_scorer import PairScorer
 
 
-class Translator(PairScorer):
+class Translator(PairScorer, Predictor[Translation]):
     """A trained translation model, safe to call from several threads.
 
     Args:
@@ -86,36 +87,22 @@ class Translator(PairScorer):
         count = sum(parameter.numel() for parameter in self.model.parameters())
         return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {self.engine} on {self.device})"
 
-    @overload
-    def __call__(self, text: str, *, seed: int | None = None, **options: Any) -> Translation: ...
-
-    @overload
-    def __call__(
-        self, text: list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
-    ) -> list[Translation]: ...
-
     @document_settings(SearchSettings)
-    def __call__(
-        self, text: str | list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
-    ) -> Translation | list[Translation]:
-        """Translate a text, or a list of texts: ``model("A dog runs.", beam=5, nbest=3)``.
+    def predict(self, inputs: Sequence[str], *, seed: int | None = None, **options: Any) -> list[Translation]:
+        """Translate texts, in order: ``model("A dog runs.", beam=5, nbest=3)``.
 
         Args:
-            text: a text, or a list of texts, which gives a list of translations.
+            inputs: the texts.
             seed: the seed of sampling, if ``temperature`` is set. A translation depends only on its text and the seed.
                 Default: a new seed for each call.
             options: keys of the config section ``search``, such as ``beam``.
 
         Raises:
-            ConfigError: for an invalid option, or if ``text`` is not a text.
+            ConfigError: for an invalid option.
+            DataError: for an input that is not a text, with its number.
         """
-        lines = list(text) if isinstance(text, list | tuple) else [text]
-        if wrong := [line for line in lines if not isinstance(line, str)]:
-            what = f"expected a text or a list of texts, found {type(wrong[0]).__name__}"
-            raise ConfigError(what, help='model("A dog runs."), or model(["A dog runs."])')
         options |= {} if seed is None else {"seed": require_seed(seed)}
-        translations = self.translate(lines, search=self.adjusted(options))
-        return translations[0] if isinstance(text, str) else translations
+        return self.translate(require_texts(inputs), search=self.adjusted(options))
 
     def adjusted(self, options: Mapping[str, object]) -> SearchConfig:
         """Return the default search settings with these changes; raise ConfigError for invalid values."""
@@ -228,7 +215,7 @@ class Translator(PairScorer):
         names: Sequence[str],
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
-        """See ``core.task.Predictor`` and ``tasks.translation.measure``; uses greedy decoding."""
+        """See ``core.predictor.Predictor`` and ``tasks.translation.measure``; uses greedy decoding."""
         search = self.search.model_copy(update=GREEDY)
 
         def translate(sources: list[str]) -> list[str]:
@@ -384,10 +371,7 @@ def load(
         ModelError: if the run folder is incomplete or damaged.
     """
     require_task(RunFolder.open(Path(path)), "translation")
-    translator: Translator = load_predictor(
-        path, checkpoint=checkpoint, device=device, mapped=mapped, log=log, engine=engine
-    )
-    return translator
+    return load_predictor(path, Translator, checkpoint=checkpoint, device=device, mapped=mapped, log=log, engine=engine)
 
 
 def _refuse_long(limit: int) -> Mapping[str, Tensor]:
