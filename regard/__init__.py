@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from regard.tasks.recognition.recognizer import Recognizer
     from regard.tasks.recognition.transcript import Transcript
     from regard.tasks.supervised_predictor import SupervisedPredictor
+    from regard.tasks.train import train
     from regard.tasks.translation.translator import Translator
-    from regard.training.start import train
 
 # The module of each name, which is imported on first use.
 _MODULES = {
@@ -78,7 +78,7 @@ _MODULES = {
     "evaluate": "regard.tasks.evaluate",
     "inspect": "regard.inspection.inspector",
     "load": "regard.tasks.load",
-    "train": "regard.training.start",
+    "train": "regard.tasks.train",
 }
 
 __all__ = [

@@ -5,6 +5,7 @@ Files of ``runs/m30k/``:
     config.toml         the resolved config, with all values
     plan.json           values measured or counted once: number format, steps, vocabulary sizes
     environment.json    versions, processor, threads
+    inputs/             rows that a Python program passed to regard.train, as files
     tokenizer/          joint.* or source.* and target.*
     data/               token arrays, memory-mapped, and examples.json; may be deleted after training
     metrics.jsonl       one line per update and validation
@@ -39,6 +40,8 @@ from regard.runs.baseline_choice import BASELINE, read_choice
 from regard.runs.config import dump_config, load_config
 from regard.runs.plan import Count, Plan
 from regard.runs.run_config import RunConfig
+
+INPUTS = "inputs"  # folder of data that a program held in memory
 
 
 class CheckpointChoice(NamedTuple):
@@ -84,13 +87,13 @@ class RunFolder:
         """Create a new run, and write its config.
 
         Args:
-            path: the folder, which must be empty or missing.
+            path: the folder, which must be missing, or empty except for ``INPUTS``.
             config: the config.
 
         Raises:
             ConfigError: for a folder with files, or one in which another process creates a run.
         """
-        occupied = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        occupied = path.exists() and (not path.is_dir() or any(child.name != INPUTS for child in path.iterdir()))
         if not occupied:
             with atomic_files.explain_os_errors(path):
                 path.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,150 @@
+"""Data that a program holds, written as files that training reads: tables, lists, pairs, arrays and graphs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.core.columns import Columns, columns_of, is_table, write_rows
+from regard.core.wording import pluralize
+from regard.errors import DataError
+
+FORMS = (
+    "pass names of files, a table, a list of texts or of pairs, two lists, or arrays; "
+    "docs/reference/python-training.md lists the forms"
+)
+OF_GRAPHS = ("nodes", "links")  # tasks whose pairs are edges
+Scalar = str | int | float | bool | None
+
+
+def is_name(value: Any) -> bool:
+    """Return whether a value names a file, a pattern of files, a folder or a recipe."""
+    return isinstance(value, str | PathLike)
+
+
+def write_data(values: Sequence[Any], folder: Path, part: str, task: str | None = None) -> list[Path]:
+    """Write the data of a part as files, and return these.
+
+    Args:
+        values: one or two objects, see ``docs/reference/python-training.md``.
+        folder: the folder for the files.
+        part: ``train`` or ``valid``, the name of the files.
+        task: the task if it is known; it decides whether pairs of texts have labels or translations.
+
+    Raises:
+        DataError: for objects of another form.
+    """
+    if len(values) == 1 and is_table(values[0]):
+        return [_write_table(values[0], folder / part)]
+    if len(values) == 2 and all(map(is_table, values)):
+        return [_write_csv(columns_of(table), folder / f"{part}-{name}.csv")
+                for table, name in zip(values, ("nodes", "edges"), strict=True)]  # fmt: skip
+    if len(values) == 2:
+        return [_write_two(values, folder / part, task)]
+    (value,) = values if len(values) == 1 else (None,)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and 1 <= value.ndim <= 3:
+        series = value.reshape(1, len(value), -1) if value.ndim < 3 else value
+        return [_write_arrays({"x": series}, folder / part)]
+    items = [] if value is None or not isinstance(value, Iterable) else list(value)
+    if items and all(isinstance(item, str) for item in items):
+        return [_write_texts(items, folder / part)]
+    if items and all(isinstance(item, Mapping) for item in items):
+        names = dict.fromkeys(name for item in items for name in item)
+        return [_write_table({name: [item.get(name) for item in items] for name in names}, folder / part)]
+    if items and all(isinstance(item, list | tuple) and len(item) == 2 for item in items):
+        return [_write_two([*zip(*items, strict=True)], folder / part, task)]
+    types = ", ".join(type(value).__name__ for value in values)
+    raise DataError(f"cannot train on {types or 'no data'}", where=part, help=FORMS)
+
+
+def _write_table(table: Any, file: Path) -> Path:
+    """Write a table: arrays of several dimensions or lengths as .npz, numbers and dates as CSV, others as JSON."""
+    if isinstance(table, Mapping) and any(isinstance(array, np.ndarray) for array in table.values()):
+        arrays = {str(name): np.asarray(array) for name, array in table.items()}
+        if len({len(array) for array in arrays.values()}) > 1 or any(array.ndim > 1 for array in arrays.values()):
+            return _write_arrays(arrays, file)
+    columns = columns_of(_with_dates(table))
+    numeric = [all(cell is None or isinstance(cell, int | float) for cell in cells) for cells in columns.values()]
+    dates = [all(not isinstance(cell, Scalar | list | tuple | dict) for cell in cells) for cells in columns.values()]
+    if all(one or other for one, other in zip(numeric, dates, strict=True)):
+        return _write_csv(columns, file.with_suffix(".csv"))
+    write_rows(file.with_suffix(".jsonl"), columns)
+    return file.with_suffix(".jsonl")
+
+
+def _with_dates(table: Any) -> Any:
+    """Return a table of pandas with the dates of its index as its first column."""
+    if getattr(getattr(table, "index", None), "inferred_type", "") in ("datetime64", "period"):
+        return table.rename_axis(index=table.index.name or "date").reset_index()
+    return table
+
+
+def _write_csv(columns: Columns, file: Path) -> Path:
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        csv.writer(lines).writerows([[*columns], *zip(*columns.values(), strict=True)])
+    return file
+
+
+def _write_arrays(arrays: Mapping[str, Any], file: Path) -> Path:
+    np.savez(file.with_suffix(".npz"), **{name: _plain_text(array) for name, array in arrays.items()})
+    return file.with_suffix(".npz")
+
+
+def _plain_text(array: Any) -> Any:
+    """Return an array of objects as one of texts, which can be saved without pickle."""
+    return array.astype(str) if array.dtype == object else array
+
+
+def _write_texts(texts: Sequence[str], file: Path) -> Path:
+    """Write texts one per line, or as JSON lines if some have several lines."""
+    if any(len(text.splitlines()) > 1 for text in texts):
+        write_rows(file.with_suffix(".jsonl"), {"text": list(texts)})
+        return file.with_suffix(".jsonl")
+    with file.with_suffix(".txt").open("w", encoding="utf-8", newline="\n") as lines:
+        lines.writelines(f"{text}\n" for text in texts)
+    return file.with_suffix(".txt")
+
+
+def _write_two(pair: Sequence[Any], file: Path, task: str | None) -> Path:
+    """Write inputs and their outputs: images or series with labels, texts with labels or translations, edges."""
+    inputs, outputs = pair
+    if len(inputs) != len(outputs):
+        what = f"{pluralize(len(inputs), 'input')} and {pluralize(len(outputs), 'output')}"
+        raise DataError(f"{what} do not belong together", where=file.name)
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf" and task not in OF_GRAPHS:
+        return _write_arrays(_labeled_arrays(inputs, np.asarray(outputs)), file)
+    columns = columns_of({"input": inputs, "output": outputs})
+    first, second = columns["input"], columns["output"]
+    if task in OF_GRAPHS:
+        return _write_csv({"source": first, "target": second}, file.with_suffix(".csv"))
+    lists = all(isinstance(cell, list | tuple) for cell in second)
+    if lists and all(isinstance(cell, list | tuple) for cell in first):
+        names = ("tokens", "tags")
+    else:
+        names = ("source", "target") if _are_translations(second, task) else ("text", "label")
+    write_rows(file.with_suffix(".jsonl"), dict(zip(names, (first, second), strict=True)))
+    return file.with_suffix(".jsonl")
+
+
+def _labeled_arrays(inputs: Any, labels: Any) -> dict[str, Any]:
+    """Return the arrays of images (examples, height, width[, channels]) or series (examples, time[, channels])."""
+    if inputs.ndim == 4 or inputs.dtype == np.uint8:
+        return {"images": inputs, "label": labels}
+    series = inputs if inputs.ndim == 3 else inputs[..., None]
+    if series.ndim != 3:
+        what = f"the inputs have {pluralize(inputs.ndim, 'dimension')}"
+        raise DataError(what, help="images: (examples, height, width); series: (examples, time, channels)")
+    offsets = np.arange(len(series) + 1) * series.shape[1]
+    return {"frames": series.reshape(-1, series.shape[2]), "offsets": offsets, "label": labels}
+
+
+def _are_translations(outputs: Sequence[Any], task: str | None) -> bool:
+    """Return whether texts are translations rather than labels: most of them occur once."""
+    if task is not None:
+        return task == "translation"
+    return all(isinstance(text, str) for text in outputs) and 2 * len({*outputs}) > len(outputs)

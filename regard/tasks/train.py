@@ -1,0 +1,171 @@
+"""``regard.train``: train a run on files, a recipe, or data that a program holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from regard.core import atomic_files
+from regard.core.columns import is_table
+from regard.errors import ConfigError
+from regard.runs.config import recipe_names
+from regard.runs.run_config import RunConfig
+from regard.runs.run_folder import INPUTS, RunFolder
+from regard.tasks.find_config import find_config
+from regard.tasks.in_memory import FORMS, is_name, write_data
+from regard.training.longer import longer_run
+from regard.training.progress import NullReporter, Reporter
+from regard.training.start import train as train_config
+
+
+def train(
+    *what: Any,
+    valid: Any = None,
+    task: str | None = None,
+    name: str | None = None,
+    runs: str | Path = "runs",
+    folder: str | Path | None = None,
+    resume: str | Path | None = None,
+    continue_: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    reporter: Reporter | None = None,
+    **settings: Any,
+) -> Path:
+    """Train a run to its end and return its folder: ``regard.train("reviews.csv", train={"minutes": 5})``.
+
+    The same call resumes an unfinished run, if ``name`` or ``folder`` is set; Ctrl-C raises KeyboardInterrupt. In a
+    program started by torchrun, every process calls this, and only rank 0 reports.
+
+    Args:
+        what: names of files, or a recipe, as for ``regard train``; or data that the program holds, which are written
+            into the run folder (see "Training and data"); or a config, as nested tables, and the run folder.
+        valid: the validation data in the same form; a tuple for two objects.
+        task: the name of the task, instead of the one that fits the data.
+        name: the name of the run folder in ``runs``. Default: a new name.
+        runs: the folder of run folders.
+        folder: the run folder, instead of ``name`` and ``runs``.
+        resume: resume this run folder.
+        continue_: train this finished run longer, in a new folder.
+        overrides: overrides as in ``--set``: ``["train.steps=100"]``.
+        reporter: receives every update and validation, and the reason of each setting that was chosen.
+        settings: sections and keys of the config: ``train={"minutes": 5}``, ``data={"text": "body"}``, ``seed=3``.
+
+    Raises:
+        ConfigError: the config cannot be trained, or differs from that of the folder.
+        DataError: the data cannot be read, or are of no known form.
+    """
+    reporter = reporter or NullReporter()
+    changes = [*([f"task.kind={task}"] if task else []), *overrides, *_overrides(settings)]
+    if resume is not None:
+        _refuse_with("resume", what, valid, changes, name, folder, continue_)
+        return train_config(RunFolder.open(Path(resume)).config, resume, reporter=reporter)
+    if continue_ is not None:
+        _refuse_with("continue_", what, valid)
+        place = Path(folder or _folder(name, Path(runs), f"{Path(continue_).resolve().name}-continued"))
+        return _train_longer(Path(continue_), place, changes, reporter)
+    if what and isinstance(what[0], RunConfig | Mapping) and not is_table(what[0]):
+        return train_config(what[0], _one_folder(what, folder), overrides=changes, reporter=reporter)
+    if len(what) == 2 and folder is None and all(map(is_name, what)) and _is_recipe(str(what[0])):
+        what, folder = what[:-1], what[-1]
+    default = Path(str(what[0])).name.split(".")[0] if what and is_name(what[0]) else "run"
+    place = Path(folder or _folder(name, Path(runs), default))
+    return _train_new(what, valid, place, task, changes, reporter)
+
+
+def _train_longer(source: Path, folder: Path, overrides: Sequence[str], reporter: Reporter) -> Path:
+    """Train a finished run longer, in a new folder."""
+    run = longer_run(RunFolder.open(source), overrides, reporter.log).begin(folder, reporter.log)
+    return train_config(run.config, folder, reporter=reporter)
+
+
+def _train_new(
+    what: Sequence[Any], valid: Any, folder: Path, task: str | None, overrides: Sequence[str], reporter: Reporter
+) -> Path:
+    """Train on files, or on data of the program, with the config that fits them."""
+    with _removed_if_unprepared(folder):
+        files = _named_files(what, valid, folder, task)
+        config = find_config(files["train"], [Path(name) for name in files["valid"]], overrides, log=reporter.log)
+        return train_config(config, folder, reporter=reporter)
+
+
+@contextmanager
+def _removed_if_unprepared(folder: Path) -> Iterator[None]:
+    """Remove a new folder if the block raises before its data are prepared: the same error would occur again."""
+    new = not folder.exists()
+    try:
+        yield
+    except BaseException:
+        if new and folder.exists() and not (folder / "plan.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _named_files(what: Sequence[Any], valid: Any, folder: Path, task: str | None) -> dict[str, list[str]]:
+    """Return the names of the files of both parts; data of the program are first written into the run folder."""
+    held_out = () if valid is None else valid if isinstance(valid, tuple) else (valid,)
+    parts = {"train": what, "valid": held_out}
+    in_memory = {part: values for part, values in parts.items() if not all(map(is_name, values))}
+    if mixed := [part for part, values in in_memory.items() if any(map(is_name, values))]:
+        raise ConfigError("names of files and data of the program cannot be mixed", where=mixed[0], help=FORMS)
+    named = {part: [os.fspath(value) for value in values] for part, values in parts.items() if part not in in_memory}
+    return {**named, **_in_run_folder(in_memory, folder, task)} if in_memory else named
+
+
+def _in_run_folder(parts: Mapping[str, Sequence[Any]], folder: Path, task: str | None) -> dict[str, list[str]]:
+    """Write the data of each part into the run folder, once; return the names of the files."""
+    final = folder / INPUTS
+    with tempfile.TemporaryDirectory() as temporary:
+        files = {part: write_data(values, Path(temporary), part, task) for part, values in parts.items()}
+        for file in (file for names in files.values() for file in names):
+            known = final / file.name
+            if final.is_dir() and not (known.is_file() and atomic_files.sha256(known) == atomic_files.sha256(file)):
+                raise ConfigError(f"the run {folder} has other data", where=str(known), help="choose another name")
+        if not final.is_dir():
+            with atomic_files.explain_os_errors(final):
+                folder.mkdir(parents=True, exist_ok=True)
+            with atomic_files.publishing(final) as hidden:
+                shutil.copytree(temporary, hidden)
+    return {part: [str(final / file.name) for file in names] for part, names in files.items()}
+
+
+def _overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield nested tables as overrides: ``train.minutes=5``."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _overrides(value, f"{prefix}{name}.")
+        else:
+            written = "" if value is None else str(value) if isinstance(value, Path) else json.dumps(value)
+            yield f"{prefix}{name}={written}"
+
+
+def _is_recipe(name: str) -> bool:
+    return name in recipe_names() or name.endswith(".toml")
+
+
+def _one_folder(what: Sequence[Any], folder: str | Path | None) -> str | Path:
+    """Return the run folder of a config, which is the second argument or ``folder``."""
+    folders: list[str | Path] = [*what[1:], *([] if folder is None else [folder])]
+    if not folders or len(folders) > 1:
+        raise ConfigError("a config is trained in one run folder", help='regard.train(config, "runs/first")')
+    return folders[0]
+
+
+def _folder(name: str | None, runs: Path, default: str) -> Path:
+    """Return the run folder; without a name, one that does not exist, except that ranks share one name."""
+    if name is not None or "RANK" in os.environ:
+        return runs / (name or default)
+    path, number = runs / default, 2
+    while path.exists():
+        path, number = runs / f"{default}-{number}", number + 1
+    return path
+
+
+def _refuse_with(argument: str, *excluded: Any) -> None:
+    if any(value not in (None, [], ()) for value in excluded):
+        raise ConfigError(f"{argument} cannot be combined with other data or settings", where=argument)

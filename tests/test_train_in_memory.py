@@ -1,0 +1,133 @@
+"""``regard.train`` on what a program holds: each form becomes the file that it stands for, once."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.errors import ConfigError, DataError
+from regard.runs.run_folder import RunFolder
+from regard.tasks.in_memory import write_data
+
+SHORT = {"steps": 2, "threads": 1, "workers": 1}
+TEXTS = [f"{word} a film {number}" for number in range(20) for word in ("fine", "dull")]
+LABELS = ["good", "bad"] * 20
+SOURCES = [" ".join(random.Random(number).choices("abcdef", k=4)) for number in range(40)]
+TARGETS = [source[::-1].upper() for source in SOURCES]
+
+
+def config_of(*what: Any, folder: Path, **settings: Any) -> Any:
+    return RunFolder.open(regard.train(*what, folder=folder, train=SHORT, **settings)).config
+
+
+def test_pairs_of_texts_have_labels_or_translations(tmp_path: Path) -> None:
+    for number, (what, task) in enumerate({
+        "classification": [(TEXTS, LABELS), ([*zip(TEXTS, LABELS, strict=True)],), ({"text": TEXTS, "label": LABELS},)],
+        "translation": [(SOURCES, TARGETS), ([*zip(SOURCES, TARGETS, strict=True)],)],
+    }.items()):  # fmt: skip
+        for form, values in enumerate(task):
+            assert config_of(*values, folder=tmp_path / f"{number}-{form}").task.kind == what
+
+
+def test_a_task_decides_what_pairs_are(tmp_path: Path) -> None:
+    (file,) = write_data([SOURCES, TARGETS], tmp_path, "train", "classification")
+    assert file.read_text().startswith('{"text": ')
+    (file,) = write_data([[(1, 2), (2, 3)]], tmp_path, "train", "links")
+    assert file.read_text().splitlines() == ["source,target", "1,2", "2,3"]
+
+
+def test_lists_of_tokens_have_tags(tmp_path: Path) -> None:
+    sentences = [["the", "dog", f"sees{number}"] for number in range(30)]
+    tags = [["DET", "NOUN", "VERB"]] * 30
+    assert config_of(sentences, tags, folder=tmp_path / "run").task.kind == "tagging"
+
+
+def test_texts_are_a_language_model(tmp_path: Path) -> None:
+    texts = [f"to be or not to be, that is question {number}" for number in range(200)]
+    assert config_of(texts, folder=tmp_path / "run", data={"context": 16}).task.kind == "language-model"
+    (file,) = write_data([["a\nb", "c"]], tmp_path, "train")
+    assert file.read_text().splitlines() == ['{"text": "a\\nb"}', '{"text": "c"}']
+
+
+def test_arrays_with_labels_are_images_or_series(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    labels = np.array([0, 1] * 20)
+    images = draws.integers(0, 255, (40, 4, 4), dtype=np.uint8)
+    config = config_of(images, labels, folder=tmp_path / "images")
+    assert (config.task.kind, config.data.input) == ("classification", "images")
+    config = config_of(draws.normal(size=(40, 12)), labels, folder=tmp_path / "series")
+    assert (config.task.kind, config.data.input) == ("classification", "frames")
+
+
+def test_numbers_in_time_are_a_forecast(tmp_path: Path) -> None:
+    values = np.sin(np.arange(400) / 5)
+    short = {"look_back": 16, "horizon": 4}
+    assert config_of(values, folder=tmp_path / "array", data=short).task.kind == "forecasting"
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"sine": values}, index=pandas.date_range("2024-01-01", periods=400, freq="h"))
+    assert config_of(frame, folder=tmp_path / "frame", data=short).task.kind == "forecasting"
+    assert (tmp_path / "frame" / "inputs" / "train.csv").read_text().startswith("date,sine\n2024-01-01 00:00:00,0.0\n")
+
+
+def test_two_tables_are_a_graph(tmp_path: Path) -> None:
+    draws = random.Random(0)
+    nodes = {"node": [f"n{n}" for n in range(40)], "size": [0.5, 2.0] * 20, "label": ["a", "b"] * 20}
+    edges = {"source": [f"n{draws.randrange(40)}" for _ in range(80)], "target": [f"n{n % 40}" for n in range(80)]}
+    assert config_of(nodes, edges, folder=tmp_path / "run").task.kind == "nodes"
+
+
+def test_validation_data_have_the_same_forms(tmp_path: Path) -> None:
+    config = config_of(TEXTS, LABELS, folder=tmp_path / "run", valid=(TEXTS[:4], LABELS[:4]))
+    assert [corpus.source.name for corpus in config.data.valid] == ["valid.jsonl"]
+
+
+def test_the_same_data_resume_a_run_and_others_are_refused(tmp_path: Path) -> None:
+    first = regard.train(TEXTS, LABELS, name="first", runs=tmp_path, train=SHORT)
+    assert first == tmp_path / "first"
+    written = (first / "inputs" / "train.jsonl").stat().st_mtime_ns
+    assert regard.train(TEXTS, LABELS, name="first", runs=tmp_path, train=SHORT) == first
+    assert (first / "inputs" / "train.jsonl").stat().st_mtime_ns == written
+    with pytest.raises(ConfigError, match="has other data"):
+        regard.train(TEXTS[2:], LABELS[2:], name="first", runs=tmp_path, train=SHORT)
+    with pytest.raises(ConfigError, match="has another config"):
+        regard.train(TEXTS, LABELS, name="first", runs=tmp_path, train=SHORT | {"steps": 3})
+
+
+def test_a_run_without_a_name_gets_a_new_one(tmp_path: Path) -> None:
+    folders = [regard.train(TEXTS, LABELS, runs=tmp_path, train=SHORT).name for _ in range(2)]
+    assert folders == ["run", "run-2"]
+
+
+def test_refused_data_leave_no_folder(tmp_path: Path) -> None:
+    for what, message in (
+        (([],), "cannot train on list"),
+        ((3,), "cannot train on int"),
+        ((TEXTS, LABELS[1:]), "do not belong together"),
+        ((TEXTS, LABELS, LABELS), "cannot train on list, list, list"),
+    ):
+        with pytest.raises(DataError, match=message):
+            regard.train(*what, name="run", runs=tmp_path)
+    with pytest.raises(ConfigError, match="cannot be mixed"):
+        regard.train("a.txt", TEXTS, name="run", runs=tmp_path)
+    with pytest.raises(ConfigError):
+        regard.train(TEXTS, LABELS, name="run", runs=tmp_path, train={"stepps": 3})
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_and_the_other_ways_to_train(tmp_path: Path) -> None:
+    (tmp_path / "reviews.tsv").write_text("".join(f"{t}\t{b}\n" for t, b in zip(TEXTS, LABELS, strict=True)))
+    run = regard.train(tmp_path / "reviews.tsv", runs=tmp_path / "runs", train=SHORT)
+    assert run == tmp_path / "runs" / "reviews" and regard.train(resume=run) == run
+    longer = regard.train(continue_=run, runs=tmp_path / "runs", train={"steps": 4})
+    assert longer.name == "reviews-continued"
+    config = RunFolder.open(run).config
+    assert regard.train(config, tmp_path / "same") == tmp_path / "same"
+    with pytest.raises(ConfigError, match="resume cannot be combined"):
+        regard.train(resume=run, train={"steps": 9})
+    with pytest.raises(ConfigError, match="trained in one run folder"):
+        regard.train(config)
