@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -17,9 +17,9 @@ from regard.commands.options import epilog
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.commands.training_progress import TrainingDisplay
     from regard.runs.run_config import RunConfig
     from regard.runs.run_folder import RunFolder
+    from regard.training.display import TrainingDisplay
     from regard.training.start import OpenDisplay
 
 EPILOG = epilog(
@@ -128,7 +128,7 @@ def train(
     output: Output = None,
     as_json: AsJson = False,
     tensorboard: Annotated[
-        bool, typer.Option(help="Also write TensorBoard logs (needs the extra tensorboard).")
+        bool, typer.Option(help="Also write TensorBoard logs, as train.report does (needs the extra tensorboard).")
     ] = False,
 ) -> None:
     """Train a model from files or a recipe; the task and its settings are chosen from the files and printed.
@@ -140,7 +140,7 @@ def train(
     overrides = [*([f"task.kind={task}"] if task else []), *(set_ or [])]
     new = _NewRun(what or [], _held_out(valid, valid_file), overrides, name, runs)
     job = _select_job(new, resume, continue_)
-    display = partial(open_display, tensorboard=tensorboard)
+    display = partial(open_display, report=("tensorboard",) if tensorboard else ())
     if folds is not None:
         return cross_validate(_fold_job(new, job), folds, display, output=output, as_json=as_json)
     _refuse_results({"--output": output, "--json": as_json or None})
@@ -312,8 +312,8 @@ def new_folder(runs: Path, name: str) -> Path:
     return path
 
 
-def open_display(run: Path, *, tensorboard: bool = False) -> TrainingDisplay:
-    """Return the display of a training on standard error; with ``tensorboard`` it also writes TensorBoard logs."""
-    from regard.commands.training_progress import TrainingDisplay
+def open_display(run: Path, *, report: Sequence[str] = ()) -> TrainingDisplay:
+    """Return the display of a training on standard error; ``report`` names further reporters of the session."""
+    from regard.training.display import TrainingDisplay
 
-    return TrainingDisplay(run, tensorboard=tensorboard)
+    return TrainingDisplay(run, report=report)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from regard.config.explain import InvalidCombination
 from regard.config.search_settings import ChoiceSettings, SearchSettings
@@ -126,7 +126,16 @@ class TrainConfig(BaseModel):
         description="model of the run. network: the trained network; validation: the baseline alone, the network, or "
         "the network with a memory of training pairs, by their outputs on the validation data (translation only)",
     )
+    report: tuple[Literal["mlflow", "tensorboard", "trackio", "wandb"], ...] = Field(
+        (), description="experiment trackers that receive the progress of the training; each needs its extra"
+    )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
+
+    @field_validator("report", mode="before")
+    @classmethod
+    def _split_names(cls, value: object) -> object:
+        """Accept ``--set train.report=mlflow,wandb``, which needs no quotes in a shell."""
+        return value.split(",") if isinstance(value, str) else value
 
     @property
     def lower_learning_rate(self) -> float:

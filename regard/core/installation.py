@@ -22,6 +22,7 @@ PURPOSES = {
     "dev": "tests and checks of the code",
     "docs": "the docs site",
     "images": "PNG and JPEG files",
+    "mlflow": "reports of a training to MLflow",
     "music": "reading and writing MIDI files",
     "notebooks": "the notebooks of the tutorials",
     "onnx": "export to ONNX",
@@ -32,7 +33,9 @@ PURPOSES = {
     "speech": "FLAC, OGG and MP3 files, and resampling of sounds",
     "summaries": "ROUGE",
     "tables": "Parquet files",
-    "tensorboard": "regard train --tensorboard",
+    "tensorboard": "reports of a training to TensorBoard",
+    "trackio": "reports of a training to Trackio",
+    "wandb": "reports of a training to Weights & Biases",
 }
 
 

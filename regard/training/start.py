@@ -26,8 +26,9 @@ from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 from regard.training.final_comparison import compare_with_baseline, trained_network
 from regard.training.model_choice import choose_model
-from regard.training.progress import NullReporter, Outcome, Reporter
+from regard.training.progress import FAILED, INTERRUPTED, NullReporter, Outcome, Reporter, TrainingStart
 from regard.training.ranks import PeerFailure, ProcessGroup, joined
+from regard.training.reporters import Reporters, default_reporters, make_reporters
 from regard.training.setup import TrainingInputs, require_trainable, set_up
 from regard.training.strategies import make_strategy
 from regard.training.strategy import SharesRows
@@ -35,12 +36,12 @@ from regard.training.trainer import Trainer
 
 
 class Display(Reporter, Protocol):
-    """A reporter that also shows preparation and the end of training; ``unit`` is that of the task."""
+    """A reporter that also shows preparation. ``unit`` is that of the task; ``report`` names further reporters."""
 
     unit: str
+    report: Sequence[str]
 
     def prepared(self, examples: int) -> None: ...
-    def finished(self, outcome: Outcome) -> None: ...
 
 
 OpenDisplay = Callable[[Path], AbstractContextManager[Display]]
@@ -80,15 +81,15 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: ProcessGroup | N
         open_display(run.path) if leads else nullcontext(_Unseen()) as display,
     ):
         display.unit = run.task.unit
+        named = make_reporters([*display.report, *run.config.train.report]) if leads else []
         limit_threads()
         ready = _set_up(run, display.log, display.prepared, peers)
         interrupts.polite = True
-        outcome = _fit(run, ready, display, interrupts.interrupted, peers)
-        display.finished(outcome)
-        if outcome.reason != "interrupted":
+        outcome = _fit(run, ready, Reporters([display, *named]), interrupts.interrupted, peers)
+        if outcome.is_complete:
             _warn(run, display)
             display.log(f"next: regard {run.task.card_of(run.config).command.format(run=run.path)}")
-    if outcome.reason != "interrupted":
+    if outcome.reason != INTERRUPTED:
         return 0
     return interrupts.exit_code or 128 + signal.SIGTERM  # no own signal: this rank stopped with another one
 
@@ -98,7 +99,7 @@ def train(
     folder: str | Path,
     *,
     overrides: Sequence[str] = (),
-    reporter: Reporter | None = None,
+    reporter: Reporter | Sequence[Reporter] | None = None,
 ) -> Path:
     """Train a run to its end and return its folder; resume it if ``folder`` is a run with the same config.
 
@@ -109,22 +110,29 @@ def train(
         config: the name of a recipe, a TOML file, nested tables, or a config.
         folder: the run folder.
         overrides: overrides as in ``--set``: ``["train.steps=100"]``.
-        reporter: receives every update and validation.
+        reporter: one or several reporters, in addition to those of ``train.report``. They receive every update and
+            validation and may stop the training, which the same call then resumes. An error of a reporter is logged,
+            and that reporter is dropped. By default a progress bar in a notebook, and otherwise nothing.
 
     Raises:
         ConfigError: the config cannot be trained, or differs from that of the folder.
     """
     resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
-    path, reporter = Path(folder), reporter or NullReporter()
+    path = Path(folder)
+    if reporter is None:
+        reporters = default_reporters()
+    else:
+        reporters = list(reporter) if isinstance(reporter, Sequence) else [reporter]
     with joined() as peers:
         leads = peers is None or peers.rank == 0
         with nullcontext() if peers is None else peers.first():
             new_run = _open_or_create(path, resolved) if leads else None
         run = new_run or RunFolder.open(path)
-        shown = reporter if leads else NullReporter()
+        shown = Reporters([*reporters, *make_reporters(run.config.train.report)] if leads else [])
         with run.training() if leads else nullcontext():
-            _fit(run, _set_up(run, shown.log, None, peers), shown, lambda: False, peers)
-            _warn(run, shown)
+            outcome = _fit(run, _set_up(run, shown.log, None, peers), shown, lambda: False, peers)
+            if outcome.is_complete:
+                _warn(run, shown)
     return run.path
 
 
@@ -147,10 +155,9 @@ def _open_or_create(path: Path, config: RunConfig) -> RunFolder:
 class _Unseen(NullReporter):
     """The display of ranks that do not display anything."""
 
-    unit = ""
+    unit, report = "", ()
 
     def prepared(self, examples: int) -> None: ...
-    def finished(self, outcome: Outcome) -> None: ...
 
 
 def _set_up(
@@ -171,31 +178,45 @@ def _fit(
     interrupted: Callable[[], bool],
     peers: ProcessGroup | None = None,
 ) -> Outcome:
-    """Train from the newest checkpoint, if any, and write the model card."""
+    """Train from the newest checkpoint, if any, and write the model card; report the beginning and the end."""
     strategy = make_strategy(run, next(ready.net.parameters()).device, peers)
     trainer = Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted, strategy=strategy
     )
-    if trainer.resume():
-        reporter.log(f"resuming at step {trainer.progress.step:,}")
-    elif ready.start is not None or (run.config.wide and not run.config.is_combined):
-        trainer.begin_with(ready.start)
-    if peers is not None:
-        peers.agree("beginning", _beginning(trainer))
+    resumed = trainer.resume()
+    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
+    reporter.started(TrainingStart(run.path, run.config, parameters, trainer.progress.step))
+    try:
+        if resumed:
+            reporter.log(f"resuming at step {trainer.progress.step:,}")
+        elif ready.start is not None or (run.config.wide and not run.config.is_combined):
+            trainer.begin_with(ready.start)
+        if peers is not None:
+            peers.agree("beginning", _beginning(trainer))
+        outcome = _train_and_describe(run, ready, trainer, parameters)
+    except BaseException:
+        reporter.finished(Outcome(trainer.progress, FAILED))
+        raise
+    reporter.finished(outcome)
+    return outcome
+
+
+def _train_and_describe(run: RunFolder, ready: TrainingInputs, trainer: Trainer, parameters: int) -> Outcome:
+    """Train, choose the model, compare it with the baseline, and write the model card."""
+    strategy, reporter, interrupted = trainer.strategy, trainer.reporter, trainer.interrupted
     first_step = trainer.progress.step
     outcome = trainer.fit()
-    if outcome.reason != "interrupted":
+    if outcome.is_complete:
         with strategy.first() as leads:
             if leads and not choose_model(run, ready, reporter.log, interrupted):
-                outcome = outcome._replace(reason="interrupted")
-    if 0 < first_step == outcome.progress.step and outcome.reason != "interrupted":
+                outcome = outcome._replace(reason=INTERRUPTED)
+    if 0 < first_step == outcome.progress.step and outcome.is_complete:
         more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
         reporter.log(f"the run is already finished; train it longer: {more}")
-    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
         if leads:
-            data = ready.data if outcome.reason == "interrupted" else _combine(run, ready, trainer, reporter.log)
-            compares = run.config.train.baseline and outcome.reason != "interrupted"
+            data = _combine(run, ready, trainer, reporter.log) if outcome.is_complete else ready.data
+            compares = run.config.train.baseline and outcome.is_complete
             if compares and not (first_step == outcome.progress.step and (run.path / NAME).exists()):
                 compare_with_baseline(run, data, strategy.device, interrupted)
             write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)

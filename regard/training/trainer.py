@@ -24,7 +24,7 @@ from regard.runs.run_folder import RunFolder
 from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Schedule, make_optimizer, schedule
 from regard.training.pace import TimeBudget, fit, rate_over
-from regard.training.progress import Outcome, Reporter, TrainingProgress, is_best
+from regard.training.progress import INTERRUPTED, STOPPED, Outcome, Reporter, TrainingProgress, is_best
 from regard.training.strategies import make_strategy
 from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged
@@ -59,6 +59,7 @@ class Trainer:
         self.run, self.net, self.data = run, net, data
         self.config: RunConfig = run.config
         self.reporter, self.interrupted = reporter, interrupted
+        self.stop_requested = False  # by the reporter, which only rank 0 has
         self.strategy = strategy or make_strategy(run, next(net.parameters()).device, None)
         self.model = self.strategy.wrap(Trainable(net, self.task.objective(self.config)))
         self.optimizer = make_optimizer(net, self.config.train)
@@ -104,8 +105,8 @@ class Trainer:
         return rate_over(shape, self.budget.first, self.budget.decisions)
 
     def _stopped(self) -> bool:
-        """Return whether any rank is interrupted, since all must stop together."""
-        return on_any_rank(self.strategy, self.interrupted())
+        """Return whether any rank is interrupted or stopped by its reporter, since all must stop together."""
+        return on_any_rank(self.strategy, self.stop_requested or self.interrupted())
 
     def _record(self, decisions: list[Decision]) -> None:
         with self.strategy.first() as leads:
@@ -132,21 +133,23 @@ class Trainer:
             self.save()
 
     def fit(self) -> Outcome:
-        """Train until the steps, epochs or patience are used up, or until interrupted; the final state is saved."""
+        """Train to the planned end, or until interrupted or stopped by the reporter; the final state is saved."""
         if self.strategy.rank == 0:
             self.metrics.truncate(self.progress.metrics_size)
         while True:
             if self._stopped():
-                return self._leave("interrupted")
+                return self._leave_early()
             if self.budget.replan(self.progress.step, self.progress.seconds):
                 self.rate = self._rate()
             due = self._due(self.intervals.validate_every, self.progress.validated)
             last = self._done() is not None and self.progress.validated < self.progress.step
             if (due or last) and not self._validate():
-                return self._leave("interrupted")
+                return self._leave_early()
             reason = self._done()
             if reason is not None:
                 return self._leave(reason)
+            if due and self._stopped():  # no update after a validation whose report requested to stop
+                return self._leave_early()
             if self.progress.nonfinite == 0 and self._due(self.intervals.save_every, self.progress.last_good):
                 self.save()
             with batch_memory("training", self.config):
@@ -166,8 +169,11 @@ class Trainer:
             return "early stopping"
         return None
 
+    def _leave_early(self) -> Outcome:
+        return self._leave(STOPPED if on_any_rank(self.strategy, self.stop_requested) else INTERRUPTED)
+
     def _leave(self, reason: str) -> Outcome:
-        planned = reason != "interrupted"
+        planned = reason not in (INTERRUPTED, STOPPED)
         if (self.progress.last_good if planned else self.progress.saved) < self.progress.step:
             self.save(planned=planned)
         if planned and self.config.train.average:
@@ -200,7 +206,7 @@ class Trainer:
             "seconds": seconds,
         }
         self._log({"step": progress.step, "epoch": progress.epoch, **figures})
-        self.reporter.updated(progress, self._expected(), figures)
+        self.stop_requested |= self.reporter.updated(progress, self._expected(), figures) is True
 
     def _mean(self, seconds: float) -> float:
         """Return the mean over ranks, so decisions based on time are equal on all ranks."""
@@ -242,7 +248,7 @@ class Trainer:
         value = measured.loss if by == "loss" else measured.metrics.get(by)  # None if this validation did not decode
         better = is_best(self.config.train, progress, measured.loss, value, self.validator.better)
         self._log({"step": progress.step, "validation": {"loss": measured.loss, **measured.metrics}})
-        self.reporter.validated(progress, measured, better)
+        self.stop_requested |= self.reporter.validated(progress, measured, better) is True
         if better:
             progress.best_step, progress.best_value = progress.step, value
             self.save()

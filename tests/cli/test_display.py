@@ -1,19 +1,15 @@
-"""What a person sees of a training where there is no terminal, and what TensorBoard is given."""
+"""What a person sees of a training where there is no terminal."""
 
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from rich.console import Console
 
-from regard.commands import training_progress
-from regard.commands.training_progress import TrainingDisplay
-from regard.core.installation import extra_command
-from regard.errors import ConfigError
+from regard.training import display as training_progress
+from regard.training.display import TrainingDisplay
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
 
@@ -32,9 +28,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def shown(run: Path, **options: bool) -> tuple[TrainingDisplay, io.StringIO]:
+def shown(run: Path) -> tuple[TrainingDisplay, io.StringIO]:
     text = io.StringIO()
-    return TrainingDisplay(run, console=Console(file=text, width=60), **options), text
+    return TrainingDisplay(run, console=Console(file=text, width=60)), text
 
 
 def figures(tokens: float = 500.0, **other: float) -> dict[str, float]:
@@ -77,12 +73,15 @@ def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
     progress.validated(TrainingProgress(step=1500), Validation(1.25, {"bleu": 30.126}), True)
     progress.validated(TrainingProgress(step=2000), Validation(1.5, {}), False)
     progress.finished(Outcome(TrainingProgress(step=2000), "interrupted"))
+    progress.finished(Outcome(TrainingProgress(step=2000), "stopped by a reporter"))
+    progress.finished(Outcome(TrainingProgress(step=2000), "failed"))
     progress.finished(Outcome(TrainingProgress(step=2000, seconds=90), "steps"))
     assert text.getvalue().splitlines() == [
         message,
         "step 1,500 · validation loss 1.2500 (best) · bleu 30.13",
         "step 2,000 · validation loss 1.5000",
         f"stopped and saved at step 2,000; to continue: regard train --resume {tmp_path}",
+        f"stopped by a reporter and saved at step 2,000; to continue: regard train --resume {tmp_path}",
         "finished (steps): 2,000 updates in 1.5 minutes",
     ]
 
@@ -119,46 +118,3 @@ def test_speed_is_in_the_unit_of_the_task(clock: Clock, tmp_path: Path) -> None:
     display.unit = "nodes"
     display.updated(TrainingProgress(step=1), None, figures())
     assert text.getvalue().endswith("1,000 nodes/s\n")
-
-
-class Writer:
-    """Stands in for TensorBoard's SummaryWriter."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder, self.closed = folder, False
-        self.scalars: list[tuple[str, float, int]] = []
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        self.scalars.append((name, value, step))
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_tensorboard_gets_each_update_and_validation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    module = ModuleType("torch.utils.tensorboard")
-    module.SummaryWriter = Writer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    progress, _ = shown(tmp_path, tensorboard=True)
-    with progress:
-        progress.updated(TrainingProgress(step=3), None, figures())
-        progress.validated(TrainingProgress(step=3), Validation(1.25, {}), True)
-    writer = progress.writer
-    assert writer.folder == str(tmp_path / "tensorboard") and writer.closed
-    expected = {"train/loss": 2.0, "train/nll": 1.5, "train/rate": 0.01, "train/norm": 3.0, "validation/loss": 1.25}
-    assert writer.scalars == [(name, value, 3) for name, value in expected.items()]
-
-
-def test_tensorboard_itself_writes_a_file(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    progress, _ = shown(tmp_path, tensorboard=True)
-    with progress:
-        progress.updated(TrainingProgress(step=3), None, figures())
-    assert list((tmp_path / "tensorboard").glob("events.*"))
-
-
-def test_without_tensorboard_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError) as caught:
-        shown(tmp_path, tensorboard=True)
-    assert caught.value.help == extra_command("tensorboard")

@@ -18,11 +18,11 @@ import sacrebleu.metrics  # noqa: F401  this and what else each child would have
 import torch
 import torch._dynamo
 
-import regard.commands.training_progress
 import regard.metrics.text
 import regard.models.build
 import regard.runs.averaging
 import regard.tasks.translation.translator
+import regard.training.display
 import regard.training.start
 import regard.training.trainer  # noqa: F401
 from regard import cli
