@@ -20,7 +20,8 @@ from regard.runs.run_folder import INPUTS, RunFolder
 from regard.tasks.find_config import find_config
 from regard.tasks.in_memory import FORMS, is_name, write_data
 from regard.training.longer import longer_run
-from regard.training.progress import NullReporter, Reporter
+from regard.training.progress import Reporter
+from regard.training.reporters import Reporters, default_reporters
 from regard.training.start import train as train_config
 
 
@@ -34,13 +35,13 @@ def train(
     resume: str | Path | None = None,
     continue_: str | Path | None = None,
     overrides: Sequence[str] = (),
-    reporter: Reporter | None = None,
+    reporter: Reporter | Sequence[Reporter] | None = None,
     **settings: Any,
 ) -> Path:
     """Train a run to its end and return its folder: ``regard.train("reviews.csv", train={"minutes": 5})``.
 
-    The same call resumes an unfinished run, if ``name`` or ``folder`` is set; Ctrl-C raises KeyboardInterrupt. In a
-    program started by torchrun, every process calls this, and only rank 0 reports.
+    The same call resumes an unfinished run, if ``name`` or ``folder`` is set; Ctrl-C raises KeyboardInterrupt. Of
+    several ranks, each calls this.
 
     Args:
         what: names of files, or a recipe, as for ``regard train``; or data that the program holds, which are written
@@ -53,45 +54,51 @@ def train(
         resume: resume this run folder.
         continue_: train this finished run longer, in a new folder.
         overrides: overrides as in ``--set``: ``["train.steps=100"]``.
-        reporter: receives every update and validation, and the reason of each setting that was chosen.
+        reporter: one or several reporters: see "Report a training". Default: a progress bar in a notebook.
         settings: sections and keys of the config: ``train={"minutes": 5}``, ``data={"text": "body"}``, ``seed=3``.
 
     Raises:
         ConfigError: the config cannot be trained, or differs from that of the folder.
-        DataError: the data cannot be read, or are of no known form.
+        DataError: the data cannot be read.
     """
-    reporter = reporter or NullReporter()
+    reporters = default_reporters() if reporter is None else reporter if isinstance(reporter, Sequence) else [reporter]
     changes = [*([f"task.kind={task}"] if task else []), *overrides, *_overrides(settings)]
     if resume is not None:
         _refuse_with("resume", what, valid, changes, name, folder, continue_)
-        return train_config(RunFolder.open(Path(resume)).config, resume, reporter=reporter)
+        return train_config(RunFolder.open(Path(resume)).config, resume, reporter=reporters)
     if continue_ is not None:
         _refuse_with("continue_", what, valid)
         place = Path(folder or _folder(name, Path(runs), f"{Path(continue_).resolve().name}-continued"))
-        return _train_longer(Path(continue_), place, changes, reporter)
+        return _train_longer(Path(continue_), place, changes, reporters)
     if what and isinstance(what[0], RunConfig | Mapping) and not is_table(what[0]):
-        return train_config(what[0], _one_folder(what, folder), overrides=changes, reporter=reporter)
+        return train_config(what[0], _one_folder(what, folder), overrides=changes, reporter=reporters)
     if len(what) == 2 and folder is None and all(map(is_name, what)) and _is_recipe(str(what[0])):
         what, folder = what[:-1], what[-1]
-    default = Path(str(what[0])).name.split(".")[0] if what and is_name(what[0]) else "run"
-    place = Path(folder or _folder(name, Path(runs), default))
-    return _train_new(what, valid, place, task, changes, reporter)
+    return _train_new(what, valid, Path(folder or _folder(name, Path(runs), _stem(what))), task, changes, reporters)
 
 
-def _train_longer(source: Path, folder: Path, overrides: Sequence[str], reporter: Reporter) -> Path:
+def _train_longer(source: Path, folder: Path, overrides: Sequence[str], reporters: Sequence[Reporter]) -> Path:
     """Train a finished run longer, in a new folder."""
-    run = longer_run(RunFolder.open(source), overrides, reporter.log).begin(folder, reporter.log)
-    return train_config(run.config, folder, reporter=reporter)
+    log = Reporters(reporters).log
+    run = longer_run(RunFolder.open(source), overrides, log).begin(folder, log)
+    return train_config(run.config, folder, reporter=reporters)
 
 
 def _train_new(
-    what: Sequence[Any], valid: Any, folder: Path, task: str | None, overrides: Sequence[str], reporter: Reporter
+    what: Sequence[Any],
+    valid: Any,
+    folder: Path,
+    task: str | None,
+    overrides: Sequence[str],
+    reporters: Sequence[Reporter],
 ) -> Path:
     """Train on files, or on data of the program, with the config that fits them."""
     with _removed_if_unprepared(folder):
         files = _named_files(what, valid, folder, task)
-        config = find_config(files["train"], [Path(name) for name in files["valid"]], overrides, log=reporter.log)
-        return train_config(config, folder, reporter=reporter)
+        config = find_config(
+            files["train"], [Path(name) for name in files["valid"]], overrides, log=Reporters(reporters).log
+        )
+        return train_config(config, folder, reporter=reporters)
 
 
 @contextmanager
@@ -164,6 +171,11 @@ def _folder(name: str | None, runs: Path, default: str) -> Path:
     while path.exists():
         path, number = runs / f"{default}-{number}", number + 1
     return path
+
+
+def _stem(what: Sequence[Any]) -> str:
+    """Return the default name of a run on this data."""
+    return Path(str(what[0])).name.split(".")[0] if what and is_name(what[0]) else "run"
 
 
 def _refuse_with(argument: str, *excluded: Any) -> None:
