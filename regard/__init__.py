@@ -27,6 +27,22 @@ if TYPE_CHECKING:
     from regard.answers.plain_class import ClassPrediction
     from regard.answers.tagged_tokens import Tagging
     from regard.core.predictor import Predictor
+    from regard.functions.files import predict_files
+    from regard.functions.models import average, import_model
+    from regard.functions.prediction import (
+        classify,
+        fill,
+        generate,
+        harmonize,
+        predict,
+        recognize,
+        recommend,
+        tag,
+        translate,
+    )
+    from regard.functions.scoring import score
+    from regard.functions.series_and_graphs import anomalies, forecast, graphs, links, nodes
+    from regard.functions.studies import compare, study
     from regard.inference.results import Translation
     from regard.inspection.inspector import inspect
     from regard.tasks.check import CheckReport, check
@@ -74,11 +90,31 @@ _MODULES = {
     "Transcript": "regard.tasks.recognition.transcript",
     "Translation": "regard.inference.results",
     "Translator": "regard.tasks.translation.translator",
+    "anomalies": "regard.functions.series_and_graphs",
+    "average": "regard.functions.models",
     "check": "regard.tasks.check",
+    "classify": "regard.functions.prediction",
+    "compare": "regard.functions.studies",
     "evaluate": "regard.tasks.evaluate",
+    "fill": "regard.functions.prediction",
+    "forecast": "regard.functions.series_and_graphs",
+    "generate": "regard.functions.prediction",
+    "graphs": "regard.functions.series_and_graphs",
+    "harmonize": "regard.functions.prediction",
+    "import_model": "regard.functions.models",
     "inspect": "regard.inspection.inspector",
+    "links": "regard.functions.series_and_graphs",
     "load": "regard.tasks.load",
+    "nodes": "regard.functions.series_and_graphs",
+    "predict": "regard.functions.prediction",
+    "predict_files": "regard.functions.files",
+    "recognize": "regard.functions.prediction",
+    "recommend": "regard.functions.prediction",
+    "score": "regard.functions.scoring",
+    "study": "regard.functions.studies",
+    "tag": "regard.functions.prediction",
     "train": "regard.tasks.train",
+    "translate": "regard.functions.prediction",
 }
 
 __all__ = [
@@ -114,11 +150,31 @@ __all__ = [
     "Transcript",
     "Translation",
     "Translator",
+    "anomalies",
+    "average",
     "check",
+    "classify",
+    "compare",
     "evaluate",
+    "fill",
+    "forecast",
+    "generate",
+    "graphs",
+    "harmonize",
+    "import_model",
     "inspect",
+    "links",
     "load",
+    "nodes",
+    "predict",
+    "predict_files",
+    "recognize",
+    "recommend",
+    "score",
+    "study",
+    "tag",
     "train",
+    "translate",
 ]
 
 __version__ = VERSION

@@ -51,6 +51,7 @@ LAYERS = {
     "studies": 10,
     "server": 10,
     "commands": 11,
+    "functions": 11,
     "cli": 12,
     "__main__": 13,
 }

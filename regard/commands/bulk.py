@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -13,15 +11,11 @@ import typer
 
 from regard.commands.progress import progress
 from regard.commands.setting_options import SharedOption, option_group
-from regard.core.processor import usable_cores
-from regard.core.wording import pluralize, pluralize_with_verb
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.bulk.job import BulkJob
-    from regard.bulk.worker import Order, Report, Share
-
-NAMED = 5  # failed lines that are listed at the end
+    pass
 
 Folder = Annotated[
     str | None,
@@ -152,7 +146,7 @@ takes_bulk = option_group("bulk", BULK_OPTIONS, Bulk)
 
 
 def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> None:
-    """Run a bulk job, or one shard of it, and join the outputs.
+    """Run a bulk job, or one shard of it, join the outputs, and print its counts.
 
     Args:
         bulk: the options, files and output.
@@ -160,120 +154,24 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
         spec: the description of the work; see ``bulk.work``.
         doing: the verb of the progress line, such as "translating".
     """
-    from regard.bulk.merge import merge
-    from regard.bulk.worker import Order, Share, open_order, parse_share
+    from regard.bulk.run import BulkRequest, process_files
 
-    if spec.get("engine") == "auto":
-        why = "each machine could choose another engine, and outputs would depend on the machine"
-        help = "--engine float32, or int8"
-        raise ConfigError("`--engine auto` cannot be used in bulk", where="--engine", why=why, help=help)
-    from regard.data.file_names import named_files
+    def showing(doing: str, total: int | None, unit: str) -> Any:
+        return progress(doing, total, unit=unit)
 
     out = bulk.require(spec["verb"])
-    bulk = bulk._replace(files=[file for name in bulk.files for file in named_files(name)])
-    bulk, spec = _with_rows_as_lines(bulk, run, out, spec)
-    share = Share() if bulk.shard is None else parse_share(bulk.shard)
-    workers = bulk.workers or 1
-    spec = {**spec, "run": str(run), "threads": spec["threads"] or max(1, usable_cores() // workers)}
-    order = Order(str(out), [str(path) for path in bulk.files], spec, (share.number, share.of), bulk.block)
-    began = time.monotonic()
-    with _reading(bulk.files) as advance:
-        job = open_order(order, advance)
-    if not bulk.merge:
-        _work(order, job, share, bulk, doing)
-    seconds = time.monotonic() - began
-    if bulk.shard is None:
-        counts: dict[str, Any] = merge(job)._asdict()
-    else:
-        counts = _shard_counts(job, share)
-    named = counts.pop("named")
+    request = BulkRequest(
+        bulk.files, out, bulk.columns, bulk.workers, bulk.on, bulk.shard, bulk.block, bulk.merge
+    )  # fmt: skip
+    result = process_files(
+        request, run, spec, doing=doing, showing=showing, log=lambda text: typer.echo(text, err=True)
+    )  # fmt: skip
+    counts = result._asdict()
+    named, seconds = counts.pop("named"), counts.pop("seconds")
     _report(counts, named, seconds, out, bulk, as_json=spec["json"])
     if bulk.strict and counts["quarantined"]:
         what = f"{pluralize(counts['quarantined'], 'line')} failed, which --strict does not allow"
         raise DataError(what, where=named[0])
-
-
-def _with_rows_as_lines(bulk: Bulk, run: Path, out: Path, spec: Mapping[str, Any]) -> tuple[Bulk, Mapping[str, Any]]:
-    """Convert table files to lines: each row becomes one JSON text in a file that is written once.
-
-    Blocks are addressed by line, and a row of a table may span several lines or none.
-    """
-    from regard.core import atomic_files
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.row_inputs import has_rows, read_row_inputs
-
-    rows = [has_rows(path) for path in bulk.files]
-    if not any(rows) or spec["verb"] == "score":
-        return bulk, spec
-    if not all(rows):
-        what, help = "one bulk job cannot read both tables and plain text", "use one command for each format"
-        raise ConfigError(what, where=str(bulk.files[rows.index(False)]), help=help)
-    folder, lines = out / ".bulk" / "inputs", []
-    with atomic_files.explain_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    for path in bulk.files:
-        lines.append(folder / f"{path.name}.txt")
-        if not lines[-1].exists() or lines[-1].stat().st_mtime_ns < path.stat().st_mtime_ns:
-            with atomic_files.replacing(lines[-1]) as file:
-                for _, text in read_row_inputs(RunFolder.open(run), path, bulk.columns):
-                    file.write(json.dumps(text).encode() + b"\n")
-    return bulk._replace(files=lines), {**spec, "rows": list(bulk.columns)}
-
-
-def _work(order: Order, job: BulkJob, share: Share, bulk: Bulk, doing: str) -> None:
-    from regard.bulk.processes import run_processes
-    from regard.bulk.ray_actors import run_on_ray
-
-    missing = job.missing(share.blocks(job))
-    if not missing:
-        return
-    run: Callable[..., None] = run_on_ray if bulk.on == "ray" else run_processes
-    try:
-        with progress(doing, sum(block.lines for block in missing)) as advance:
-            run(order, min(bulk.workers or 1, len(missing)), _once(advance), lambda text: typer.echo(text, err=True))
-    except BaseException:
-        left = len(job.missing(share.blocks(job)))
-        typer.echo(
-            f"{pluralize_with_verb(left, 'block', 'is', 'are')} left; run the same command again to resume", err=True
-        )
-        raise
-
-
-def _once(advance: Callable[[int], None]) -> Report:
-    """Return a report of the finished lines of each block; lines of a block that starts again count once."""
-    seen: dict[int, int] = {}
-
-    def report(block: int, done: int) -> None:
-        if done > seen.get(block, 0):
-            advance(done - seen.get(block, 0))
-            seen[block] = done
-
-    return report
-
-
-@contextmanager
-def _reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
-    from regard.data.packed_files import is_gzipped
-
-    total = sum(file.stat().st_size for file in files if file.is_file() and not is_gzipped(file))
-    with progress("reading", total or None, unit="bytes") as advance:
-        yield advance
-
-
-def _shard_counts(job: BulkJob, share: Share) -> dict[str, Any]:
-    """Return the counts of a shard, summed over its blocks."""
-    from regard.bulk.block_file import read
-
-    counts: dict[str, Any] = {"lines": 0, "distinct": 0, "quarantined": 0, "named": []}
-    for block in share.blocks(job) if not job.finished.exists() else ():
-        about, _ = read(job.block_path(block), job.digest, block.lines)
-        counts["lines"] += block.lines
-        counts["distinct"] += about["distinct"]
-        counts["quarantined"] += len(about["quarantined"])
-        path = job.paths[block.input]
-        counts["named"] += [f"{path}:{failure['line']}: {failure['why']}" for failure in about["quarantined"]]
-        counts["named"] = counts["named"][:NAMED]
-    return counts
 
 
 def _report(

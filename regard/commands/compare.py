@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,6 @@ from regard.commands.setting_options import Beam
 
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison
-    from regard.data.reading import CorpusConfig
-    from regard.runs.run_config import RunConfig
 
 EPILOG = epilog(
     "regard compare small.toml large.toml --budget 10m --seeds 2",
@@ -102,56 +100,20 @@ def compare(
 
     The table goes to standard output; results.json, results.md and a figure go to the --out folder.
     """
-    from regard.comparison.execution import Comparison
-    from regard.comparison.members import choose_test_set, load_entries, make_rows, parse_budget
-    from regard.data.reading import CorpusConfig
+    from regard.comparison.plan import plan_comparison
     from regard.errors import ConfigError
-    from regard.metrics.text import check_names
 
     if os.environ.get("REGARD_QUICK"):  # a short run of all stages, as in train
         budget = "3steps"
-    if metric != "loss":
-        check_names([metric])
     if test is not None and test_file is not None:
         raise ConfigError("--test and --test-file cannot be combined", help="use only one of them")
-    test_set = CorpusConfig(source=test[0], target=test[1]) if test else None
-    test_set = CorpusConfig(source=test_file) if test_file else test_set
-    limit = parse_budget(budget) if budget is not None else None
-    rows = make_rows(sources, vary or [], set_ or [], limit)
-    entries = load_entries(rows, limit, _require)
-    corpora = choose_test_set(entries, test_set, metric)
-    key = {"metric": metric, "beam": beam, "average": average, "test": _digests(corpora)}
-    folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
-    comparison = Comparison(folder, entries, seeds, limit, key)
+    comparison = plan_comparison(
+        sources, budget=budget, seeds=seeds, metric=metric, test=test or ((test_file,) if test_file else ()),
+        overrides=set_ or [], vary=vary or [], beam=beam, average=average, out=out,
+    )  # fmt: skip
     code = comparison.run()
     _print_results(comparison, as_json=as_json)
     raise typer.Exit(code)
-
-
-def _require(config: RunConfig) -> None:
-    """Raise any error that would occur before the first update, before the first member is trained."""
-    from regard.tasks.find_config import require_data
-    from regard.training.setup import require_trainable
-
-    require_data(config)
-    require_trainable(config)
-
-
-def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
-    """Describe the test set with the digests of its files, to evaluate again after a file changed."""
-    from regard.core import atomic_files
-    from regard.data.foreign_errors import unreadable
-
-    parts = []
-    for corpus in corpora:
-        files = [path for one in corpus.each_file() for path in (one.source, one.target) if path is not None]
-        for path in files:
-            if not path.is_file():
-                raise unreadable(path, FileNotFoundError())
-        parts.append(
-            {"corpus": corpus.model_dump(mode="json"), "sha256": [atomic_files.sha256(path) for path in files]}
-        )
-    return parts
 
 
 def _print_results(comparison: Comparison, *, as_json: bool) -> None:

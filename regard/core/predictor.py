@@ -68,13 +68,7 @@ class Predictor(ABC, Generic[Output]):
         """
         if self.is_one(inputs):
             return self.predict([inputs], **settings)[0]
-        if is_table(inputs):
-            return self.map(inputs, **settings)
-        if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
-            what = f"expected an input of the model or an iterable of inputs, found {type(inputs).__name__}"
-            raise DataError(what, help="model(input), or model([input, input])")
-        to_list = getattr(inputs, "to_pylist", None)  # arrays of pyarrow, whose elements are no Python values
-        return self.predict(list(inputs) if to_list is None else to_list(), **settings)
+        return self.map(inputs, **settings) if is_table(inputs) else self.predict(self.listed(inputs), **settings)
 
     @abstractmethod
     def predict(self, inputs: Sequence[Any], **settings: Any) -> list[Output]:
@@ -106,6 +100,26 @@ class Predictor(ABC, Generic[Output]):
     def is_one(self, inputs: Any) -> bool:
         """Return whether an argument of a call is one input; any other iterable holds several."""
         return isinstance(inputs, str)
+
+    def listed(self, inputs: Any, columns: Sequence[str] = ()) -> list[Any]:
+        """Return the argument of a call as a list of inputs.
+
+        Args:
+            inputs: one input, an iterable of inputs, or a table.
+            columns: the columns of a table with the inputs. Default: those of training.
+
+        Raises:
+            DataError: for another object.
+        """
+        if self.is_one(inputs):
+            return [inputs]
+        if is_table(inputs):
+            return self._row_inputs(inputs, columns)
+        if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
+            what = f"expected an input of the model or an iterable of inputs, found {type(inputs).__name__}"
+            raise DataError(what, help="model(input), or model([input, input])")
+        to_list = getattr(inputs, "to_pylist", None)  # arrays of pyarrow, whose elements are no Python values
+        return list(inputs) if to_list is None else list(to_list())
 
     def map(self, table: Any, column: str | Sequence[str] | None = None, **settings: Any) -> Any:
         """Return a table with the predictions for its rows as further columns: ``model.map(frame, column="review")``.

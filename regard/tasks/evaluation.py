@@ -86,6 +86,7 @@ def evaluate_run(
     *,
     checkpoint: str | None = None,
     device: str | None = None,
+    engine: str | None = None,
     progress: ProgressCallback | None = None,
     peers: ProcessGroup | None = None,
     memory: int | None = None,
@@ -103,6 +104,7 @@ def evaluate_run(
         metrics: the names of the metrics; None: see ``require_metrics``.
         checkpoint: see ``tasks.load.load``.
         device: see ``tasks.load.load``.
+        engine: the engine that decodes; only for tasks whose outputs are compared with references.
         progress: called with the number of newly finished examples.
         peers: the ranks that share the examples; each returns the metrics of all examples.
         memory: the number of positions in memory, for layers with memory; None: as in training.
@@ -114,9 +116,14 @@ def evaluate_run(
         require_outcomes(run.task)
     if run.task.reference_test is not None:
         names = require_metrics(run, metrics)
-        test = run.task.reference_test(run.config, load(run.path, checkpoint=checkpoint, device=device), files)
+        engines: dict[str, Any] = {} if engine is None else {"engine": engine}
+        predictor = load(run.path, checkpoint=checkpoint, device=device, **engines)
+        test = run.task.reference_test(run.config, predictor, files)
         settings |= {} if memory is None else {"memory": memory}
         return evaluate_outputs(run, test, names, _search(test.search, settings), outcomes=outcomes, **shared)
+    if engine is not None:
+        why = f"the task {run.config.task.kind} is evaluated as in validation"
+        raise ConfigError("the engine cannot be chosen", where="engine", why=why)
     config, names = config_with_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _set_memory(run, net, memory)
