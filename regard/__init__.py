@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from regard.functions.models import average, import_model
     from regard.functions.prediction import (
         classify,
+        embed,
         fill,
         generate,
         harmonize,
@@ -95,6 +96,7 @@ _MODULES = {
     "check": "regard.tasks.check",
     "classify": "regard.functions.prediction",
     "compare": "regard.functions.studies",
+    "embed": "regard.functions.prediction",
     "evaluate": "regard.tasks.evaluate",
     "fill": "regard.functions.prediction",
     "forecast": "regard.functions.series_and_graphs",
@@ -155,6 +157,7 @@ __all__ = [
     "check",
     "classify",
     "compare",
+    "embed",
     "evaluate",
     "fill",
     "forecast",

@@ -28,6 +28,7 @@ from regard.commands import (
     data,
     demo,
     doctor,
+    embed,
     evaluate,
     export,
     fill,
@@ -80,7 +81,7 @@ VERB_GROUPS: dict[str, tuple[ModuleType, ...]] = {
         graphs,
         predict,
     ),
-    "Inspect": (inspect, info),
+    "Inspect": (inspect, info, embed),
     "Measure": (evaluate, score, compare, study),
     "Serve and share": (serve, keys, export, import_),
 }  # fmt: skip

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from regard.core.columns import columns_of, is_table, with_columns, write_rows
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.errors import ConfigError, DataError, RegardError
@@ -96,6 +99,26 @@ class Predictor(ABC, Generic[Output]):
         such as a repeated input, count at the first of them. A long computation polls ``interrupted`` and raises
         KeyboardInterrupt when it returns True.
         """
+
+    def embed(self, inputs: Any, *, layer: int | None = None, pooling: str = "mean") -> npt.NDArray[np.float32]:
+        """Return a vector for each input, (inputs, width); for one input, (width,).
+
+        Args:
+            inputs: as of a call.
+            layer: the states after this number of layers of a Transformer; negative numbers count from the end.
+                Default: the output of the encoder, or of a language model before its output layer.
+            pooling: ``mean`` or ``max`` over the positions of an input, or its ``first`` or ``last`` position.
+
+        Raises:
+            ConfigError: for an unknown layer or pooling.
+            DataError: for an invalid input, with its number.
+        """
+        values = self.embeddings(self.listed(inputs), layer, pooling)
+        return values[0] if self.is_one(inputs) else values
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """Return the vectors of a list of inputs: see ``embed``. Raises ConfigError for a model without states."""
+        raise ConfigError(f"a {type(self).__name__} has no embeddings")
 
     def is_one(self, inputs: Any) -> bool:
         """Return whether an argument of a call is one input; any other iterable holds several."""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from regard.answers.next_item import Recommendation
 from regard.answers.tagged_tokens import Tagging
 from regard.data.midi import read_midi, write_midi
@@ -52,6 +55,35 @@ def predict(
         DataError: for an input that cannot be read, with its location.
     """
     return predict_with(run, inputs, (), column, load_options(checkpoint, device, threads, engine), settings)
+
+
+def embed(
+    run: RunPath,
+    inputs: Any,
+    *,
+    layer: int | None = None,
+    pooling: str = "mean",
+    column: str | Sequence[str] | None = None,
+    checkpoint: str | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    engine: str | None = None,
+) -> npt.NDArray[np.float32]:
+    """Return a vector for each input, (inputs, width): ``regard.embed("runs/reviews", ["a fine film"])``.
+
+    Args:
+        run: the run folder.
+        inputs: see ``regard.predict``.
+        layer: see ``regard.Predictor.embed``.
+        pooling: ``mean``, ``max``, ``first`` or ``last``.
+        column: see ``regard.predict``.
+        checkpoint: see ``regard.load``.
+        device: see ``regard.load``.
+        threads: see ``regard.predict``.
+        engine: see ``regard.predict``.
+    """
+    model = open_model(run, (), load_options(checkpoint, device, threads, engine))
+    return model.embed(inputs_of(model, run, inputs, column), layer=layer, pooling=pooling)
 
 
 def translate(

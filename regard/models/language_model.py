@@ -52,6 +52,8 @@ class LanguageModel(nn.Module):
         execution: how the stack is run, such as with recomputation of activations.
     """
 
+    is_stack = True  # its first ``layers`` alone are a network of the same width
+
     def __init__(
         self,
         embedding: Input,

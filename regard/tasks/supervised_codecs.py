@@ -73,6 +73,11 @@ class SupervisedCodecs(NamedTuple):
         """Return the number of targets of a row: one, or one per answered position."""
         return self._position_field.answers(row[0]) if self.answer.per_position else 1
 
+    def unknown(self, values: Sequence[Any]) -> list[str]:
+        """Return the parts of an input that the vocabularies lack."""
+        pairs = zip(self.fields.values(), values, strict=True)
+        return [part for field, value in pairs for part in field.unknown(value)]
+
     def tokens(self, values: Sequence[Any]) -> tuple[str, ...]:
         """Return the text of each answered position; () if a row has one answer."""
         return self._position_field.tokens(values[0]) if self.answer.per_position else ()

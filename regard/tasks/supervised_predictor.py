@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
+from regard.inference.states import cut_after, grouped, pooled, row_states
 from regard.tasks.influence import BATCH_ROWS, HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, encoded_labels, measured_sums, run_network
 from regard.tasks.prediction_settings import validated_settings
@@ -146,6 +148,18 @@ class SupervisedPredictor(Predictor[Output]):
                 raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
             predictions.append(self.codec.answer.predict(logits, chosen, context))
         return predictions
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; the parts and windows of an input are one sequence."""
+        values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
+        encoded = self._encode(values)
+        rows, windowed = encoded.rows, self.codec.window is not None
+        states = row_states(
+            self._reading if layer is None else cut_after(self.net, layer),
+            [[number] for number in range(len(rows))] if windowed else self._batches(rows),
+            lambda net, numbers: self._network(net, self._padded([rows[number] for number in numbers])),
+        )
+        return pooled(grouped(states, np.diff(encoded.starts)), pooling)
 
     def _joined(self, outputs: Sequence[NetOutputs]) -> Tensor:
         """Return the logits of a value, (outputs,) or (positions, outputs), from those of its rows."""
@@ -262,7 +276,7 @@ class SupervisedPredictor(Predictor[Output]):
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         deep = outputs.logits.double().cpu()
         (logits,) = self._add_wide([values], [deep])
-        facts = self._parts(deep, logits) | {"unknown": self._unknown(values), "truncated": encoded.truncated[0]}
+        facts = self._parts(deep, logits) | {"unknown": self.codec.unknown(values), "truncated": encoded.truncated[0]}
         if self.codec.continued is not None:
             answer = cast("ContinuingAnswer", self.codec.answer)
             return continued_observation(answer, self.codec.continued, row[0], logits, attention)._replace(facts=facts)
@@ -284,11 +298,6 @@ class SupervisedPredictor(Predictor[Output]):
     def _scores(self, observation: Observation, outputs: Sequence[Tensor]) -> list[list[float]]:
         """Return the score of each prediction for the outputs of each input."""
         return answer_scores(self.codec.answer, observation, outputs)
-
-    def _unknown(self, values: Sequence[Any]) -> list[str]:
-        """Return the parts of an input that the vocabularies lack."""
-        fields = self.codec.fields.values()
-        return [part for field, value in zip(fields, values, strict=True) for part in field.unknown(value)]
 
     def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
         """Return the contributions of network and baseline to the output: the fact ``parts``; {} without a wide part.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.core.predictor import Predictor, settings_of_call
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.testing.draw import Draw
 from regard.testing.drawn_settings import drawn_settings
 from regard.testing.law import Law, law
@@ -72,6 +72,28 @@ def inputs_are_one_or_any_iterable(case: TaskCase, draw: Draw) -> None:
             assert where in str(error.where), f"a wrong input has the location {error.where}"
         else:
             raise AssertionError(f"{wrong!r} is accepted")
+
+
+@law(PREDICTOR_LAWS)
+def an_embedding_is_a_vector_of_its_input(case: TaskCase, draw: Draw) -> None:
+    """Each input has a finite vector, which does not depend on the others; the last layer of several is the default."""
+    predictor = case.predictor
+    if not isinstance(predictor, Predictor):
+        return
+    inputs = [predictor.read(line) for line in case.task.sample_lines]
+    for pooling in ("mean", "max", "first", "last"):
+        together = predictor.embed(inputs, pooling=pooling)
+        assert together.ndim == 2 and len(together) == len(inputs) and np.isfinite(together).all()
+        for number, one in enumerate(inputs):
+            (alone,) = predictor.embed([one], pooling=pooling)
+            if alone.size:  # the only input is empty
+                np.testing.assert_allclose(alone, together[number], rtol=1e-4, atol=1e-5)
+    try:
+        embedded, last = (predictor.embed(inputs, layer=layer) for layer in (0, -1))
+    except ConfigError:
+        return  # no Transformer
+    np.testing.assert_allclose(last, predictor.embed(inputs), rtol=1e-3, atol=1e-4)
+    assert embedded.shape != last.shape or np.abs(embedded - last).max() > 1e-3, "layer 0 is the output"
 
 
 @law(PREDICTOR_LAWS)

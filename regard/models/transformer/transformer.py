@@ -30,6 +30,8 @@ from regard.models.transformer.layer import LayerResult, LayerState, Transformer
 class TransformerEncoder(Encoder):
     """N layers over the embedded source; ``norm``: the last norm of a pre-norm stack, else the identity."""
 
+    is_stack = True  # its first ``layers`` alone are a network of the same width
+
     def __init__(
         self, embedding: Input, layers: list[TransformerLayer], norm: nn.Module, execution: Execution | None = None
     ) -> None:

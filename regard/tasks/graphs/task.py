@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from regard.data.graph_lines import GRAPH, LABEL, GraphLine, read_graph_inputs, 
 from regard.data.graphs import Graph
 from regard.data.shared_files import FilesConfig
 from regard.fields.graphs import Graphs
+from regard.inference.states import pooled, require_output
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.config import GraphsConfig
@@ -54,6 +57,18 @@ class GraphPredictor(SupervisedPredictor[Any]):
             output._replace(weights=[weight for _, weight in output.weights])
             for output in super().predict(inputs, **settings)
         ]
+
+    @torch.no_grad()
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; the positions are the nodes, whose states of all layers are concatenated."""
+        require_output(layer)
+        states: list[Tensor] = []
+        rows = self._encode([self._accept(graph, f"input {number}") for number, graph in enumerate(inputs, 1)]).rows
+        for numbers in self._batches(rows):
+            batch: Any = next(iter(self._padded([rows[number] for number in numbers]).values()))
+            net: Any = self.net
+            states += net.node_states(batch).split(batch.counts.tolist())
+        return pooled(states, pooling)
 
     @torch.no_grad()
     def inspect(self, graph: GraphLine | Mapping[str, Any]) -> Observation:

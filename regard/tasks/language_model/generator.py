@@ -9,6 +9,8 @@ from functools import cached_property
 from json import dumps
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import ValidationError
 
@@ -32,6 +34,7 @@ from regard.inference.interpolated_model import InterpolatedModel
 from regard.inference.prompt_decoding import DecodedModel, PromptDecoding
 from regard.inference.run_search import require_seed
 from regard.inference.search_model import SearchInput
+from regard.inference.states import cut_after, grouped, pooled, sequence_states
 from regard.models.language_model import LanguageModel
 from regard.search.contract import Hypothesis
 from regard.tasks.language_model.config import GenerateConfig
@@ -123,6 +126,14 @@ class Generator(Predictor[Generated]):
             DataError: for an input that is not a text, with its number.
         """
         return list(self.generate(require_texts(inputs), self.adjusted(options), seed=seed, greedy=greedy))
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; a text longer than the context is read in parts."""
+        net = self.model if layer is None else cut_after(self.model, layer)
+        texts = [np.array(self.tokens(text)) for text in require_texts(inputs)]
+        parts = [np.split(text, range(self.context, len(text), self.context)) for text in texts]
+        states = sequence_states(net, [part for text in parts for part in text], self.device)
+        return pooled(grouped(states, map(len, parts)), pooling)
 
     def samples(
         self, prompt: str, count: int, *, seed: int | None = None, greedy: bool = False, **options: object

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,6 +25,7 @@ from regard.core.tensors import to_device
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import pluralize_with_verb
 from regard.errors import DataError
+from regard.inference.states import pooled, require_output
 from regard.tasks.graph_batch import GraphCodecs, graph_tensors
 from regard.tasks.graph_outcomes import GraphOutcomes
 from regard.tasks.hidden_nodes import HIDING, HiddenNodes, without_features
@@ -164,6 +166,16 @@ class Linker(NodePredictor["Link | BestLinks"]):
         outputs = edge_outputs(link_logits(self.net, batch).double().cpu())
         ends, targets = batch.ends.T.cpu().numpy(), batch.exists.long().cpu()
         return GraphOutcomes(self.answer, examples.where(0), examples.graph, ends, outputs, targets)
+
+    @torch.no_grad()
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; the positions are the nodes of an input."""
+        require_output(layer)
+        z, states = self._states(), []
+        for place, names in enumerate(inputs, start=1):
+            with input_number(place):
+                states.append(z[self._numbers((names,) if isinstance(names, str) else names)])
+        return pooled(states, pooling)
 
     def _states(self) -> Tensor:
         z: Tensor = self.net.net(*self._tensors)

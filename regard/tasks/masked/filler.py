@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,6 +35,7 @@ from regard.data.masked_examples import MaskedExamples
 from regard.data.masking import Tokens
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
 from regard.errors import DataError
+from regard.inference.states import cut_after, grouped, pooled, sequence_states
 from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.config import FillConfig
 from regard.tasks.masked.influence import gap_influences, text_pieces
@@ -122,6 +125,15 @@ class Filler(Predictor[Filled]):
             with input_number(place):
                 outputs.append(self._fill(text, number))
         return outputs
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; a text needs no gap, and a longer one than the context is read in parts."""
+        net = self.model if layer is None else cut_after(self.model, layer)
+        size = self.context - 2
+        texts = [self.tokenizer.encode(text) for text in require_texts(inputs)]
+        parts = [[tokens[start : start + size] for start in range(0, max(len(tokens), 1), size)] for tokens in texts]
+        sequences = [np.array([BEGIN, *part, END]) for parts_of_text in parts for part in parts_of_text]
+        return pooled(grouped(sequence_states(net, sequences, self.device), map(len, parts)), pooling)
 
     def read(self, line: str) -> str:
         """Return the line as a text; DataError if it has no gap or is too long."""

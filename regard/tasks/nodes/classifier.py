@@ -19,6 +19,7 @@ from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInt
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.core.wording import listed
+from regard.inference.states import pooled, require_output
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors, graph_tensors
 from regard.tasks.graph_outcomes import GraphOutcomes
 from regard.tasks.hidden_nodes import HIDING, HiddenNodes, without_features
@@ -116,6 +117,12 @@ class NodeClassifier(NodePredictor[NodeClass]):
     def outcomes(self, examples: Any, indices: Indices | None = None) -> GraphOutcomes:
         """See ``NodePredictor``."""
         return node_outcomes(self.net, self.answer, examples, indices)
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed`` and ``hidden``; a node is one position."""
+        require_output(layer)
+        different, place = np.unique(np.array(self.numbered(inputs), np.int64), return_inverse=True)
+        return pooled([torch.from_numpy(row[None]) for row in self.hidden(different)[place]], pooling)
 
     @torch.no_grad()
     def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

@@ -28,6 +28,7 @@ from regard.data.audio_files import SUFFIXES, Sound
 from regard.data.utterance import Utterance
 from regard.inference.decoding import Engine, possible, torch_obstacle
 from regard.inference.decoding import native_obstacle as kernel_obstacle
+from regard.inference.states import cut_after, grouped, pooled, sequence_states
 from regard.tasks.recognition.codecs import SpeechCodecs
 from regard.tasks.recognition.config import RecognitionConfig, RecognitionSearchConfig
 from regard.tasks.recognition.examples import RecordingExamples
@@ -101,11 +102,24 @@ class Recognizer(Predictor[Transcript]):
             ConfigError: for an invalid option.
             DataError: if an input cannot be read.
         """
+        return self.recognize(self._heard(inputs), self.adjusted(options))
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; the states are those of the encoder, for the parts of a recording."""
+        net = self.net if layer is None else cut_after(self.net, layer)
+        frames = [one.frames for one in self._heard(inputs)]
+        ranges = [cuts(one, self._parts, self.features.frame_rate) for one in frames]
+        parts = [self.features.standardized(one[a:b]) for one, own in zip(frames, ranges, strict=True) for a, b in own]
+        states = sequence_states(net, [np.asarray(part) for part in parts], next(self.net.parameters()).device)
+        return pooled(grouped(states, map(len, ranges)), pooling)
+
+    def _heard(self, inputs: Sequence[Any]) -> list[Heard]:
+        """Return the frames of each input. Raises DataError with the number of an input that cannot be read."""
         sounds = []
         for place, value in enumerate(inputs, start=1):
             with input_number(place):
                 sounds.append(heard(self.features, value))
-        return self.recognize(sounds, self.adjusted(options))
+        return sounds
 
     def adjusted(self, options: Mapping[str, object]) -> RecognitionSearchConfig:
         """Return the search settings of the run with these changes; raise ConfigError for invalid values."""

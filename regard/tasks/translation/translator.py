@@ -9,6 +9,8 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import ValidationError
 from torch import Tensor
@@ -33,6 +35,7 @@ from regard.inference.results import Candidate, Translation, joined
 from regard.inference.run_search import inputs_of, require_seed, run_search
 from regard.inference.search_model import SearchInput
 from regard.inference.spelling import StopListener, text_before
+from regard.inference.states import cut_after, grouped, pooled, sequence_states
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
 from regard.search.beam import length_normalizer
@@ -103,6 +106,13 @@ class Translator(PairScorer, Predictor[Translation]):
         """
         options |= {} if seed is None else {"seed": require_seed(seed)}
         return self.translate(require_texts(inputs), search=self.adjusted(options))
+
+    def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
+        """See ``Predictor.embed``; the states are those of the encoder, for the parts of a source."""
+        net = self.model if layer is None else cut_after(self.model, layer)
+        sources = [self.parts(text) for text in require_texts(inputs)]
+        states = sequence_states(net, [np.array(part) for parts in sources for part in parts], self.device)
+        return pooled(grouped(states, map(len, sources)), pooling)
 
     def adjusted(self, options: Mapping[str, object]) -> SearchConfig:
         """Return the default search settings with these changes; raise ConfigError for invalid values."""
