@@ -17,6 +17,7 @@ import pytest
 from .documented import ROOT, Shown, problem, shown_in_recipe
 
 DEPLOY = ROOT / "deploy"
+SERVE_OPTIONS = DEPLOY / "serve.toml"
 SCRIPTS = sorted(DEPLOY.glob("*.slurm"))
 COMMENTED = [*SCRIPTS, *sorted(DEPLOY.glob("*.yaml")), DEPLOY / "Dockerfile"]
 yaml: Any = pytest.importorskip("yaml")
@@ -183,3 +184,9 @@ def test_what_the_build_needs_is_sent_to_it() -> None:
     kept = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
     needed = {"regard", "web", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
     assert needed <= kept and all((ROOT / name).exists() for name in kept)
+
+
+def test_the_options_of_a_file_exist() -> None:
+    assert problem(Shown(("regard", "serve", "--config", str(SERVE_OPTIONS)), True)) is None
+    wrong = Shown(("regard", "serve", "--config", str(DEPLOY / "trainjob.yaml")), True)
+    assert "cannot read the config" in str(problem(wrong))

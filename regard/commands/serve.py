@@ -10,6 +10,7 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads, epilog
+from regard.commands.serve_config import PREFIX, ConfigFile
 from regard.commands.serve_workers import serve_with_workers
 from regard.commands.server_plan import ServerPlan, free_port, log_requests, require_libraries
 
@@ -17,6 +18,7 @@ EPILOG = epilog(
     "regard serve runs/m30k",
     "regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8",
     "regard serve runs/m30k --workers 4 --drain 5 --host 0.0.0.0 --keys keys.json",
+    "regard serve --config deploy/serve.toml --port 8000",
     "regard serve runs/m30k --limits-storage redis://localhost:6379 --trusted-proxy 10.0.0.1",
     "curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'",
 )
@@ -29,6 +31,7 @@ Runs = Annotated[
         metavar="[NAME=]RUN…",
         help="Run folders, each optionally with a NAME; the first is loaded at start.",
         autocompletion=completion.runs,
+        envvar=f"{PREFIX}_RUNS",
     ),
 ]
 Host = Annotated[str, typer.Option("--host", help="Listen on this address; 0.0.0.0 listens on all networks.")]
@@ -117,7 +120,7 @@ FileBody = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add ``regard serve`` to the command line."""
-    app.command("serve", epilog=EPILOG)(serve)
+    app.command("serve", epilog=EPILOG, context_settings={"auto_envvar_prefix": PREFIX})(serve)
 
 
 def serve(
@@ -149,11 +152,13 @@ def serve(
     limits_storage: Storage = None,
     preload: Preload = False,
     drain: Drain = 0.0,
+    config: ConfigFile = None,
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are completed first.
 
     POST /v1/predict serves runs of any task, POST /v1/translate translation runs, POST /v1/generate language models;
-    /openapi.json describes them. Clients of OpenAI (/v1/completions, /v1/models), LibreTranslate (/translate, /detect,
+    /openapi.json describes them. Each option can be set by a variable, such as REGARD_SERVE_PORT, or in the file
+    --config. Clients of OpenAI (/v1/completions, /v1/models), LibreTranslate (/translate, /detect,
     /languages, /translate_file) and DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work without
     changes. /metrics serves Prometheus.
     """
