@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,8 +13,9 @@ from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads, epilog
 from regard.commands.serve_config import PREFIX, ConfigFile
 from regard.commands.serve_workers import serve_with_workers
-from regard.commands.server_plan import ServerPlan, free_port, log_requests, require_libraries
+from regard.commands.server_plan import ServerPlan, free_port, require_libraries
 
+log = logging.getLogger("regard.server")
 EPILOG = epilog(
     "regard serve runs/m30k",
     "regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8",
@@ -109,6 +111,10 @@ Drain = Annotated[
         help="Keep the port open for this time after SIGTERM, while /readyz returns 503 to load balancers.",
     ),
 ]  # fmt: skip
+LogFormatName = Annotated[
+    Literal["text", "json"],
+    typer.Option("--log-format", help="Write log lines as texts, or as JSON objects."),
+]
 Workers = Annotated[
     int, typer.Option("--workers", min=1, max=MAX_WORKERS, metavar="N", help="Run N processes behind the port.")
 ]
@@ -124,36 +130,16 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    runs: Runs,
-    *,
-    host: Host = "127.0.0.1",
-    port: Port = 5000,
-    engine: EngineName = None,
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
-    workers: Workers = 1,
-    char_limit: Characters = 5_000,
-    batch_limit: Texts = 50,
-    req_limit: Requests = 120,
-    beam_limit: BeamLimit = 10,
-    length_limit: Tokens = 1_000,
-    timeout: Seconds = 30.0,
-    queue: Waiting = 256,
-    rows: RowsOption = 256,
-    body_limit: Body = 128 * 1024,
-    file_limit: FileBody = 16 << 20,
-    keys: KeysFile = None,
-    glossaries: GlossariesFolder = None,
-    trusted_proxy: Proxy = None,
-    public_url: PublicUrl = None,
-    allow_host: AllowedHosts = None,
-    languages: Languages = None,
-    limits_storage: Storage = None,
-    preload: Preload = False,
-    drain: Drain = 0.0,
-    config: ConfigFile = None,
-) -> None:
+    runs: Runs, *, host: Host = "127.0.0.1", port: Port = 5000,
+    engine: EngineName = None, checkpoint: CheckpointName = None, device: DeviceName = None, threads: Threads = None,
+    workers: Workers = 1, char_limit: Characters = 5_000, batch_limit: Texts = 50, req_limit: Requests = 120,
+    beam_limit: BeamLimit = 10, length_limit: Tokens = 1_000, timeout: Seconds = 30.0, queue: Waiting = 256,
+    rows: RowsOption = 256, body_limit: Body = 128 * 1024, file_limit: FileBody = 16 << 20,
+    keys: KeysFile = None, glossaries: GlossariesFolder = None, trusted_proxy: Proxy = None,
+    public_url: PublicUrl = None, allow_host: AllowedHosts = None, languages: Languages = None,
+    limits_storage: Storage = None, preload: Preload = False, drain: Drain = 0.0,
+    log_format: LogFormatName = "text", config: ConfigFile = None,
+) -> None:  # fmt: skip
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are completed first.
 
     POST /v1/predict serves runs of any task, POST /v1/translate translation runs, POST /v1/generate language models;
@@ -172,6 +158,7 @@ def serve(
     plan = ServerPlan(
         runs, host, port, settings=settings, keys=keys, glossaries=glossaries, storage=limits_storage,
         trusted_proxy=trusted_proxy, languages=languages, grace=drain, preload=preload,
+        log_format=log_format,
         opening={"engine": engine, "checkpoint": checkpoint, "device": device, "threads": threads},
     )  # fmt: skip
     _run(plan, workers)
@@ -187,12 +174,14 @@ def _hosts(allowed: list[str] | None, host: str, proxy: str | None) -> list[str]
 def _run(plan: ServerPlan, workers: int) -> None:
     """Serve until a signal."""
     require_libraries()
+    from regard.server.log_lines import configure_logs
+
+    configure_logs(plan.log_format)
     if plan.host not in LOCAL and plan.keys is None:
         warning = "anyone who can reach this address can use the models, and text is not encrypted"
-        typer.echo(f"listening on {plan.host}: {warning}; see --keys", err=True)
+        log.warning("listening on %s: %s; see --keys", plan.host, warning)
     if workers > 1:
         serve_with_workers(plan, workers)
         return
     server = replace(plan, port=free_port(plan.host, plan.port)).create_server()
-    log_requests()
     server.run()

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.commands.server_plan import ServerPlan, bound_socket, log_requests, require_libraries
+from regard.commands.server_plan import ServerPlan, bound_socket, require_libraries
 from regard.core.processor import usable_cores
 from regard.errors import ConfigError, RegardError
 
@@ -51,7 +51,6 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
         supervisor = Supervisor(
             work, count, patience=plan.grace + limits.seconds + LATE, on_death=partial(ServerMetrics.forget, shared)
         )
-        log_requests()
         _log_address(port, count)
         stopped_by, code = supervisor.run(on_stop=port.close)
     if stopped_by is not None:
@@ -63,7 +62,7 @@ def _share(plan: ServerPlan, count: int) -> ServerPlan:
     """Return the plan of each worker: its share of threads and of connections per address, and mapped weights."""
     cores = usable_cores()
     if count > cores:
-        print(f"note: {count} workers share {cores} cores; more workers than cores are not faster", file=sys.stderr)
+        log.warning("note: %d workers share %d cores; more workers than cores are not faster", count, cores)
     threads = plan.opening.get("threads") or max(1, cores // count)
     connections = math.ceil(plan.limits().connections / count)
     opening = plan.opening | {"threads": threads, "mapped": True}
@@ -80,10 +79,11 @@ def _log_address(port: socket.socket, count: int) -> None:
 def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, supervisor: Connection) -> None:
     """Serve as one of the workers: the main function of its process."""
     from regard.server.client_state import SharedClientState
+    from regard.server.log_lines import configure_logs
     from regard.server.supervisor import begin_work
 
     begin_work()
-    log_requests(f"worker {number}")
+    configure_logs(plan.log_format, f"worker {number}")
     try:
         server = plan.create_server(SharedClientState.connect(state))
     except RegardError as error:

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from regard.server.batching.served import ServedModel
     from regard.server.client_state import ClientState
     from regard.server.draining_server import DrainingServer
+    from regard.server.log_lines import LogFormat
     from regard.server.settings import ServerSettings
     from regard.tasks.translation.config import DataConfig
-
-CONNECTIONS = 1024  # maximum number of open connections; more are rejected with 503
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class ServerPlan:
         grace: the time after SIGTERM for which the port stays open, in seconds.
         preload: whether to load all runs at start, not only the first.
         log_level: the log level of uvicorn.
+        log_format: the format of log lines, as in ``configure_logs``.
         opening: keyword arguments of ``open_model``.
     """
 
@@ -60,6 +60,7 @@ class ServerPlan:
     grace: float = 0.0
     preload: bool = False
     log_level: str = "info"
+    log_format: LogFormat = "text"
     opening: dict[str, Any] = field(default_factory=dict)
 
     def limits(self) -> ServerSettings:
@@ -106,6 +107,7 @@ class ServerPlan:
         from regard.server.draining_server import DrainingServer
         from regard.server.keys import KeyStore
         from regard.server.service import Service
+        from regard.server.tracing import Tracing
 
         # The default of oneDNN is 1,024 compiled shapes; requests have as many, which would take hundreds of megabytes.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
@@ -116,20 +118,22 @@ class ServerPlan:
             model.on_loaded = (
                 gc.freeze
             )  # a full garbage collection stops all threads, 0.1 s for the objects of libraries
-        service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients())
-        return DrainingServer(self._config(create_app(service)), service, grace=self.grace)
+        service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients(),
+                          tracing=Tracing.from_environment())  # fmt: skip
+        return DrainingServer(self._config(create_app(service), metrics), service, grace=self.grace)
 
-    def _config(self, app: Any) -> uvicorn.Config:
+    def _config(self, app: Any, metrics: ServerMetrics) -> uvicorn.Config:
         """Return the settings of uvicorn."""
         import uvicorn
 
         from regard.server.connections import limited_protocols
 
         limits, proxy = self.limits(), self.trusted_proxy
+        own_lines: dict[str, Any] = {"log_config": None} if self.log_format == "json" else {}
         return uvicorn.Config(
             app, host=self.host, port=self.port, log_level=self.log_level, access_log=False, server_header=False,
-            timeout_keep_alive=5, **limited_protocols(limits, proxy),
-            timeout_graceful_shutdown=round(limits.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * limits.waiting),
+            timeout_keep_alive=5, **limited_protocols(limits, proxy, metrics.refuse), **own_lines,
+            timeout_graceful_shutdown=round(limits.seconds) + 1,
             proxy_headers=proxy is not None, forwarded_allow_ips=proxy or [],
         )  # fmt: skip
 
@@ -162,17 +166,6 @@ def free_port(host: str, port: int) -> int:
     """Return the port, or a free one for 0; raise ConfigError if it is in use."""
     with bound_socket(host, port) as listener:
         return int(listener.getsockname()[1])
-
-
-def log_requests(name: str | None = None) -> None:
-    """Log the client, path and duration of each request to standard error, but no text; ``name`` is a prefix."""
-    import logging
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(f"%(asctime)s {name}: %(message)s" if name else "%(asctime)s %(message)s"))
-    logger = logging.getLogger("regard.server")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
 
 
 def _settings(kind: type[ServerSettings], fields: dict[str, Any]) -> ServerSettings:

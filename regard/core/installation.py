@@ -33,6 +33,7 @@ PURPOSES = {
     "speech": "FLAC, OGG and MP3 files, and resampling of sounds",
     "summaries": "ROUGE",
     "tables": "Parquet files",
+    "telemetry": "traces of requests of a server",
     "tensorboard": "reports of a training to TensorBoard",
     "trackio": "reports of a training to Trackio",
     "wandb": "reports of a training to Weights & Biases",

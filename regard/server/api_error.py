@@ -8,7 +8,14 @@ from starlette.exceptions import HTTPException
 
 from regard.errors import RegardError
 
-ErrorReason = Literal["no key", "wrong key", "quota", "other"]
+ErrorReason = Literal[
+    "no key", "wrong key", "quota", "too large", "too many requests", "queue full", "deadline", "stopping",
+    "not loaded", "slow client", "too many connections", "forbidden", "invalid", "other",
+]  # fmt: skip
+# Reasons of errors without one, by status; a failure of the server is no refusal.
+REASONS: dict[int, ErrorReason] = {
+    403: "forbidden", 408: "slow client", 413: "too large", 421: "forbidden", 429: "too many requests",
+}  # fmt: skip
 
 
 class ApiError(HTTPException):
@@ -18,7 +25,7 @@ class ApiError(HTTPException):
         status: the HTTP status.
         message: the message for the client, without paths of the server.
         retry_after: the value of the header Retry-After, in seconds.
-        reason: the reason, if some interfaces have their own status for it.
+        reason: the reason, for metrics and for interfaces that have their own status for it.
     """
 
     def __init__(
@@ -27,6 +34,13 @@ class ApiError(HTTPException):
         headers = None if retry_after is None else {"Retry-After": str(max(1, round(retry_after)))}
         super().__init__(status, message, headers)
         self.status, self.message, self.reason = status, message, reason
+
+    @property
+    def refusal(self) -> ErrorReason | None:
+        """Reason of a refusal for metrics; None for a failure of the server."""
+        if self.reason != "other":
+            return self.reason
+        return REASONS.get(self.status, "invalid") if self.status < 500 else None
 
 
 def public_message(error: RegardError) -> str:

@@ -20,9 +20,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from regard.server.api.requests import client_network
+from regard.server.api_error import ErrorReason
+from regard.server.request_record import HEADER, new_id
 from regard.server.settings import ServerSettings
 
+CONNECTIONS = 1024  # maximum number of open connections of all clients; larger with a longer queue
 MESSAGE_BYTES = 1 << 20  # maximum of one message of a WebSocket
+
+
+REASON: ErrorReason = "too many connections"
+OnRefused = Callable[[ErrorReason], None]
+
+
+def _nothing(reason: ErrorReason) -> None:
+    """Do nothing."""
 
 
 class ConnectionLimits:
@@ -32,10 +43,13 @@ class ConnectionLimits:
         settings: the limits.
         proxies: addresses and networks separated by commas, or ``*``, as in uvicorn. They may have any number of
             connections, because all clients behind them share their address.
+        on_refused: called with the reason of each refused connection.
     """
 
-    def __init__(self, settings: ServerSettings, proxies: str | None = None) -> None:
+    def __init__(self, settings: ServerSettings, proxies: str | None = None, on_refused: OnRefused = _nothing) -> None:
+        self.on_refused = on_refused
         self.seconds, self.max_connections = settings.head_seconds, settings.connections
+        self.all_connections = max(CONNECTIONS, 4 * settings.waiting)
         self.open_connections: Counter[str] = Counter()
         names = [name.strip() for name in (proxies or "").split(",")]
         self._any_proxy = "*" in names
@@ -97,8 +111,11 @@ class Connection(H11Protocol):
             self._counted = client_network(host)
             self._limits.open_connections[self._counted] += 1
             if self._limits.open_connections[self._counted] > self._limits.max_connections:
-                self._refuse(HTTPStatus.TOO_MANY_REQUESTS, "Too many connections from one address.")
+                self._refuse(HTTPStatus.TOO_MANY_REQUESTS, REASON, "Too many connections from one address.")
                 return
+        if len(self.connections) > self._limits.all_connections:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, REASON, "Too many connections.")
+            return
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -139,14 +156,19 @@ class Connection(H11Protocol):
         """Reject a request whose head did not arrive in time."""
         self._timer = None
         if not self.transport.is_closing():
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The head of the request did not arrive in time.")
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "slow client", "The head of the request did not arrive in time.")
 
-    def _refuse(self, status: HTTPStatus, message: str) -> None:
+    def send_400_response(self, msg: str) -> None:
+        """Reject data that is not HTTP."""
+        self._refuse(HTTPStatus.BAD_REQUEST, "invalid", "Invalid HTTP request received.")
+
+    def _refuse(self, status: HTTPStatus, reason: ErrorReason, message: str) -> None:
         """Send an error and close the connection."""
+        self._limits.on_refused(reason)
         body = json.dumps({"error": message}).encode()
         headers = [
             (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"), (b"retry-after", b"1"),
+            (b"connection", b"close"), (b"retry-after", b"1"), (HEADER, new_id().encode()),
         ]  # fmt: skip
         head = h11.Response(status_code=status, headers=headers, reason=status.phrase.encode())
         for event in (head, h11.Data(data=body), h11.EndOfMessage()):
@@ -154,7 +176,9 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def limited_protocols(settings: ServerSettings, proxies: str | None = None) -> dict[str, Any]:
+def limited_protocols(
+    settings: ServerSettings, proxies: str | None = None, on_refused: OnRefused = _nothing
+) -> dict[str, Any]:
     """Return the protocols for ``uvicorn.Config``, with limits for all of its connections."""
-    http = partial(Connection, limits=ConnectionLimits(settings, proxies))
+    http = partial(Connection, limits=ConnectionLimits(settings, proxies, on_refused))
     return {"http": http, "ws": Listening, "ws_max_size": MESSAGE_BYTES}

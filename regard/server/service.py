@@ -24,12 +24,14 @@ from regard.server.batching.translating import Translating, search_settings
 from regard.server.client_state import ClientState
 from regard.server.keys import ApiKey, KeyStore
 from regard.server.off_loop import off_loop
+from regard.server.request_record import current_request
 from regard.server.settings import ServerSettings
 from regard.server.text.documents import Document
 from regard.server.text.enforce_terms import translate_with_terms
 from regard.server.text.glossary import Glossary, is_valid_term
 from regard.server.text.languages import Language, LanguageIdentifier
 from regard.server.text.markup_tokenizer import Markup, strip_tags
+from regard.server.tracing import Tracing
 from regard.server.translation_request import (
     ModelChoice,
     TranslationRequest,
@@ -55,6 +57,7 @@ class Service:
         *,
         keys: KeyStore | None = None,
         clients: ClientState | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Build the service.
 
@@ -64,8 +67,10 @@ class Service:
             metrics: the metrics to update.
             keys: the accepted API keys; None requires no key.
             clients: the state of the clients; None for a new state.
+            tracing: records the spans of requests; None records none.
         """
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
+        self.tracing = tracing
         self.draining = False  # whether the server is stopping: it completes requests, but is not ready for new ones
         self.clients = clients or ClientState.create(settings)
         self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
@@ -95,6 +100,8 @@ class Service:
     def identify(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
         """Return the name and the key of the client without counting a request; raise ApiError for an invalid key."""
         key = self._key(credentials)
+        if key and (record := current_request()):
+            record.key = key.name
         return f"key {key.name}" if key else f"address {credentials.address}", key
 
     def usage(self, credentials: Credentials) -> tuple[int, int | None]:
@@ -226,10 +233,11 @@ class Service:
         """
         characters, max_texts = 0 if files else sum(map(len, texts)), max_texts or self.settings.texts
         if len(texts) > max_texts:
-            raise ApiError(400, f"Invalid request: {len(texts)} texts exceed the limit of {max_texts}")
+            what = f"Invalid request: {len(texts)} texts exceed the limit of {max_texts}"
+            raise ApiError(400, what, reason="too large")
         if characters > self.settings.characters:
-            limit = self.settings.characters
-            raise ApiError(400, f"Invalid request: request ({characters}) exceeds text limit ({limit})")
+            what = f"Invalid request: request ({characters}) exceeds text limit ({self.settings.characters})"
+            raise ApiError(400, what, reason="too large")
         if not texts:
             raise ApiError(400, "Invalid request: the request contains no text")
 
@@ -244,9 +252,10 @@ class Service:
             self._auxiliary.submit([job])
             return cast(Result, await asyncio.wait_for(asyncio.wrap_future(job.future), self.settings.seconds))
         except Overloaded as error:
-            raise ApiError(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
+            what = "Too many requests are waiting."
+            raise ApiError(429, what, retry_after=error.retry_after, reason="queue full") from error
         except SchedulerClosed as error:
-            raise ApiError(503, "The server is stopping.", retry_after=5) from error
+            raise ApiError(503, "The server is stopping.", retry_after=5, reason="stopping") from error
         except TimeoutError as error:
             raise self.timed_out() from error
         finally:  # the result is no longer needed
@@ -254,7 +263,8 @@ class Service:
 
     def timed_out(self) -> ApiError:
         """Return the error for a request that took too long."""
-        return ApiError(503, f"The request took more than {self.settings.seconds:g} s.", retry_after=5)
+        what = f"The request took more than {self.settings.seconds:g} s."
+        return ApiError(503, what, retry_after=5, reason="deadline")
 
     def request_glossary(self, entries: Mapping[str, str] | None) -> Glossary | None:
         """Return the glossary in a request; raise ApiError for too many entries or invalid terms."""
@@ -275,15 +285,17 @@ class Service:
     def require_ready(self) -> None:
         """Raise ApiError 503 if the server is stopping, or a model to load at start is not loaded yet."""
         if self.draining:
-            raise ApiError(503, "The server is stopping.", retry_after=5)
+            raise ApiError(503, "The server is stopping.", retry_after=5, reason="stopping")
         if waiting := [model.name for model in self.models.at_start if not model.ready]:
-            raise ApiError(503, f"The model {waiting[0]} is not loaded yet.", retry_after=1)
+            raise ApiError(503, f"The model {waiting[0]} is not loaded yet.", retry_after=1, reason="not loaded")
 
     def stop(self) -> None:
         """Complete accepted requests and stop."""
         self._auxiliary.close()
         self._auxiliary_thread.join()
         self.models.stop()
+        if self.tracing is not None:
+            self.tracing.close()
 
     def search_settings(self, model: Translating, requested: Mapping[str, float | int | None]) -> SearchConfig:
         """Return the settings of the model, overridden by those of a request: see ``translating.search_settings``."""

@@ -31,6 +31,7 @@ from regard.server.api.transcriptions import find_recognizer
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.served import ServedModel
 from regard.server.off_loop import off_loop
+from regard.server.request_record import current_request
 from regard.server.service import Service
 from regard.tasks.recognition.open_streaming import open_streaming
 from regard.tasks.recognition.streaming import SegmentOptions, SoundStream, SpeechOutput, StreamingRecognizer
@@ -95,8 +96,8 @@ def router(service: Service) -> APIRouter:
         finally:
             seconds = time.perf_counter() - began
             service.metrics.count_request(PATH, status, seconds)
-            address = socket.client.host if socket.client else "-"
-            log.info("%s LISTEN %s %d %.3f s", address, PATH, status, seconds)
+            if record := current_request():
+                record.log(socket.scope, "LISTEN", status)
 
     return routes
 

@@ -56,8 +56,16 @@ class SchedulerObserver:
     def on_step(self, rows: int, max_rows: int) -> None:
         """Receive a step, which decoded one token for each of ``rows`` hypotheses; the limit is ``max_rows``."""
 
-    def on_finished(self, tokens: int) -> None:
-        """Receive a finished or canceled job; ``tokens`` is the length of its best output so far."""
+    def on_first_tokens(self, seconds: Sequence[float]) -> None:
+        """Receive the times from the queueing of searches to their first tokens, in seconds."""
+
+    def on_finished(self, tokens: int, seconds: float = 0.0) -> None:
+        """Receive a finished or canceled search.
+
+        Args:
+            tokens: the length of its best output so far.
+            seconds: the time from its first to its last token; 0 if it was canceled.
+        """
 
 
 class SearchGroup(NamedTuple):
@@ -74,6 +82,32 @@ class SearchGroup(NamedTuple):
     constrained: bool = False
 
 
+@dataclass(eq=False)
+class Progress:
+    """Progress of the jobs of one request: times on the clock of the scheduler, whose thread writes them.
+
+    Attributes:
+        queued: when the jobs entered the queue.
+        admitted: when the last job left it.
+        first_token: when the first search had its first token; None for works.
+        tokens: the number of tokens of the best outputs; None for works.
+    """
+
+    queued: float = 0.0
+    admitted: float = 0.0
+    first_token: float | None = None
+    tokens: int | None = None
+
+    def on_first_token(self, now: float) -> None:
+        """Record the first token of a search."""
+        if self.first_token is None:
+            self.first_token, self.tokens = now, 0
+
+    def on_finished(self, tokens: int) -> None:
+        """Add the length of an output."""
+        self.tokens = (self.tokens or 0) + tokens
+
+
 @dataclass(eq=False, kw_only=True)
 class SchedulerJob:
     """One input of a client.
@@ -83,6 +117,8 @@ class SchedulerJob:
         deadline: the deadline on the clock of the scheduler.
         future: receives the result; it may be canceled.
         queued_at: the time of queueing, set by the scheduler.
+        first_token_at: the time of the first token of a search, set by the scheduler.
+        progress: the progress of all jobs of its request.
         rows: the number of rows that the job needs.
         group: the group of jobs that it can share a batch with.
     """
@@ -91,6 +127,8 @@ class SchedulerJob:
     deadline: float = float("inf")
     future: Future[Any] = field(default_factory=Future)
     queued_at: float = 0.0
+    first_token_at: float = 0.0
+    progress: Progress = field(default_factory=Progress)
     rows: int = 1
     group: SearchGroup = SearchGroup(1)  # noqa: RUF009
 

@@ -80,7 +80,7 @@ class Scheduler:
                 raise Overloaded(self.estimated_wait())
             now = self.clock()
             for job in jobs:
-                job.queued_at = now
+                job.queued_at = job.progress.queued = now
             self._queue.add(jobs)
             self._changed.notify()
 
@@ -164,6 +164,8 @@ class Scheduler:
             return
         now = self.clock()
         self.observer.on_admitted([now - job.queued_at for job in jobs])
+        for job in jobs:
+            job.progress.admitted = now
         opening: dict[tuple[SearchGroup, ChoiceConfig], list[SearchJob]] = defaultdict(list)
         for job in jobs:
             if isinstance(job, SearchJob):
@@ -207,6 +209,11 @@ class Scheduler:
             for job in jobs:
                 job.fail(error)
             return
+        now = self.clock()
+        for job in jobs:
+            job.first_token_at = now
+            job.progress.on_first_token(now)
+        self.observer.on_first_tokens([now - job.queued_at for job in jobs])
         self._running |= dict(zip(numbers, jobs, strict=True))
         self._batches[group] = batch
         self._fail_on_error(group, lambda: batch.join(started))
@@ -223,9 +230,11 @@ class Scheduler:
         """Set the results of finished jobs, and drop empty batches."""
         for group, batch in list(self._batches.items()):
             for number, outputs in batch.take_finished():
-                self._running.pop(number).finish(outputs)
-                self.observer.on_finished(len(outputs[0].token_log_probabilities))
-                self._throughput.record(self.clock())
+                job, now, tokens = self._running.pop(number), self.clock(), len(outputs[0].token_log_probabilities)
+                job.progress.on_finished(tokens)  # before the result wakes the request
+                job.finish(outputs)
+                self.observer.on_finished(tokens, now - job.first_token_at)
+                self._throughput.record(now)
             if not batch.active_ids:
                 del self._batches[group]
 

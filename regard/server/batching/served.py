@@ -21,6 +21,7 @@ from regard.server.api_error import ApiError, public_message
 from regard.server.batching.jobs import (
     Limits,
     Overloaded,
+    Progress,
     SchedulerClosed,
     SchedulerJob,
     SchedulerObserver,
@@ -30,6 +31,7 @@ from regard.server.batching.jobs import (
 from regard.server.batching.predictions import SearchRequestJobs, UploadedFile, works_of
 from regard.server.batching.scheduler import Scheduler
 from regard.server.off_loop import cancel_all, off_loop, results_of
+from regard.server.request_record import current_request
 
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
@@ -157,10 +159,12 @@ class ServedModel:
             try:
                 await asyncio.wait_for(asyncio.shield(self._loading), seconds)
             except TimeoutError as error:
-                raise ApiError(503, f"The model {self.name} is still being loaded.", retry_after=10) from error
+                what = f"The model {self.name} is still being loaded."
+                raise ApiError(503, what, retry_after=10, reason="not loaded") from error
             except Exception as error:
                 log.error("cannot load the model %s: %s", self.name, error)
-                raise ApiError(503, f"The model {self.name} cannot be loaded.", retry_after=60) from error
+                what = f"The model {self.name} cannot be loaded."
+                raise ApiError(503, what, retry_after=60, reason="not loaded") from error
         assert self._started is not None
         return self._started[:2]
 
@@ -198,20 +202,34 @@ class ServedModel:
     async def results(self, jobs: Sequence[SchedulerJob], seconds: float) -> list[Any]:
         """Return the result of each job; raise ApiError if the scheduler rejects or fails one of them."""
         _, scheduler = self.start()
-        complete = False
+        complete, progress, record = False, Progress(), current_request()
+        if record:
+            record.model = self.name
+
+        def begin() -> None:
+            """Queue the jobs."""
+            for job in jobs:
+                job.progress = progress
+            scheduler.submit(jobs)
+
         try:
-            results = await results_of([job.future for job in jobs], partial(scheduler.submit, jobs))
+            results = await results_of([job.future for job in jobs], begin)
             complete = True
+            if record:
+                record.add_tokens(progress.tokens)
+                if record.trace:
+                    record.trace.add_work(self.name, len(jobs), progress)
             return results
         except Overloaded as error:
-            raise ApiError(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
+            what = "Too many requests are waiting."
+            raise ApiError(429, what, retry_after=error.retry_after, reason="queue full") from error
         except TooManyInputs as error:
             raise ApiError(413, f"Too long: {error}.") from error
         except SchedulerClosed as error:
-            raise ApiError(503, "The server is stopping.", retry_after=5) from error
+            raise ApiError(503, "The server is stopping.", retry_after=5, reason="stopping") from error
         except DeadlineExceeded as error:
             message = f"The request took more than {math.ceil(seconds):,} s."
-            raise ApiError(503, message, retry_after=scheduler.estimated_wait()) from error
+            raise ApiError(503, message, retry_after=scheduler.estimated_wait(), reason="deadline") from error
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
         except ApiError:
