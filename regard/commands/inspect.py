@@ -335,7 +335,8 @@ def _serve(
     """Serve the page on the loopback address only, until Ctrl-C."""
     from urllib.parse import urlencode
 
-    from regard.commands.server_plan import ServerPlan, free_port, require_libraries
+    from regard.commands.server_address import free_port
+    from regard.commands.server_plan import ServerPlan, require_libraries
     from regard.inspection.page import require_page
 
     require_page()

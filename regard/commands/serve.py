@@ -13,7 +13,8 @@ from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads, epilog
 from regard.commands.serve_config import PREFIX, ConfigFile
 from regard.commands.serve_workers import serve_with_workers
-from regard.commands.server_plan import ServerPlan, free_port, require_libraries
+from regard.commands.server_address import free_port, listening_socket, log_address
+from regard.commands.server_plan import ServerPlan, require_libraries
 
 log = logging.getLogger("regard.server")
 EPILOG = epilog(
@@ -115,6 +116,25 @@ LogFormatName = Annotated[
     Literal["text", "json"],
     typer.Option("--log-format", help="Write log lines as texts, or as JSON objects."),
 ]
+RootPath = Annotated[
+    str,
+    typer.Option("--root-path", metavar="PATH", help="Serve below this path of a proxy, such as /models."),
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--tls-certificate", metavar="FILE", help="Encrypt connections with this certificate chain (PEM)."),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key", metavar="FILE",
+        help="Read the private key of the certificate from this file.", show_default="the file of the certificate",
+    ),
+]  # fmt: skip
+SocketPath = Annotated[
+    Path | None,
+    typer.Option("--socket", metavar="PATH", help="Listen on this Unix socket, in place of --host and --port."),
+]
 Workers = Annotated[
     int, typer.Option("--workers", min=1, max=MAX_WORKERS, metavar="N", help="Run N processes behind the port.")
 ]
@@ -138,6 +158,7 @@ def serve(
     keys: KeysFile = None, glossaries: GlossariesFolder = None, trusted_proxy: Proxy = None,
     public_url: PublicUrl = None, allow_host: AllowedHosts = None, languages: Languages = None,
     limits_storage: Storage = None, preload: Preload = False, drain: Drain = 0.0,
+    root_path: RootPath = "", tls_certificate: Certificate = None, tls_key: TlsKey = None, socket: SocketPath = None,
     log_format: LogFormatName = "text", config: ConfigFile = None,
 ) -> None:  # fmt: skip
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are completed first.
@@ -153,12 +174,12 @@ def serve(
         "beam": beam_limit, "nbest": beam_limit, "length": length_limit, "seconds": timeout,
         "requests_per_minute": req_limit,
         "waiting": queue, "rows": rows, "public_url": public_url,
-        "hosts": _hosts(allow_host, host, trusted_proxy),
+        "hosts": _hosts(allow_host, host, trusted_proxy), "root_path": f"/{root_path.strip('/')}".rstrip("/"),
     }  # fmt: skip
     plan = ServerPlan(
         runs, host, port, settings=settings, keys=keys, glossaries=glossaries, storage=limits_storage,
         trusted_proxy=trusted_proxy, languages=languages, grace=drain, preload=preload,
-        log_format=log_format,
+        log_format=log_format, certificate=tls_certificate, certificate_key=tls_key, socket=socket,
         opening={"engine": engine, "checkpoint": checkpoint, "device": device, "threads": threads},
     )  # fmt: skip
     _run(plan, workers)
@@ -177,11 +198,17 @@ def _run(plan: ServerPlan, workers: int) -> None:
     from regard.server.log_lines import configure_logs
 
     configure_logs(plan.log_format)
-    if plan.host not in LOCAL and plan.keys is None:
-        warning = "anyone who can reach this address can use the models, and text is not encrypted"
+    if plan.socket is None and plan.host not in LOCAL and plan.keys is None:
+        warning = "anyone who can reach this address can use the models"
+        warning += "" if plan.certificate else ", and text is not encrypted"
         log.warning("listening on %s: %s; see --keys", plan.host, warning)
     if workers > 1:
         serve_with_workers(plan, workers)
         return
-    server = replace(plan, port=free_port(plan.host, plan.port)).create_server()
-    server.run()
+    if plan.socket is None:
+        replace(plan, port=free_port(plan.host, plan.port)).create_server().run()
+        return
+    server = plan.create_server()
+    with listening_socket(plan.host, plan.port, plan.socket) as listener:
+        server.on_serving = lambda: log_address(listener, encrypted=plan.certificate is not None)
+        server.run([listener])

@@ -19,7 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.commands.server_plan import ServerPlan, bound_socket, require_libraries
+from regard.commands.server_address import listening_socket, log_address
+from regard.commands.server_plan import ServerPlan, require_libraries
 from regard.core.processor import usable_cores
 from regard.errors import ConfigError, RegardError
 
@@ -44,14 +45,15 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
     plan.check()
     plan = _share(plan, count)
     limits = plan.limits()
-    with bound_socket(plan.host, plan.port) as port, tempfile.TemporaryDirectory(prefix="regard-") as shared:
+    folder = tempfile.TemporaryDirectory(prefix="regard-")
+    with listening_socket(plan.host, plan.port, plan.socket) as port, folder as shared:
         host = SharedClientState(plan.clients(), str(Path(shared, "clients")))
         os.environ[SHARED_FOLDER] = shared
         work = partial(_work, plan, port, host.address)
         supervisor = Supervisor(
             work, count, patience=plan.grace + limits.seconds + LATE, on_death=partial(ServerMetrics.forget, shared)
         )
-        _log_address(port, count)
+        log_address(port, encrypted=plan.certificate is not None, workers=count)
         stopped_by, code = supervisor.run(on_stop=port.close)
     if stopped_by is not None:
         signal.raise_signal(stopped_by)
@@ -67,13 +69,6 @@ def _share(plan: ServerPlan, count: int) -> ServerPlan:
     connections = math.ceil(plan.limits().connections / count)
     opening = plan.opening | {"threads": threads, "mapped": True}
     return replace(plan, opening=opening, settings=plan.settings | {"connections": connections})
-
-
-def _log_address(port: socket.socket, count: int) -> None:
-    """Log the address of the server in the form that uvicorn uses."""
-    host, number = port.getsockname()[:2]
-    address = f"[{host}]" if ":" in host else host
-    log.info("%d workers running on http://%s:%d (Press CTRL+C to quit)", count, address, number)
 
 
 def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, supervisor: Connection) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from regard.commands.server_address import check_certificate
 from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
 
@@ -45,6 +45,9 @@ class ServerPlan:
         preload: whether to load all runs at start, not only the first.
         log_level: the log level of uvicorn.
         log_format: the format of log lines, as in ``configure_logs``.
+        certificate: the certificate chain for TLS; None does not encrypt.
+        certificate_key: the private key of the certificate; None reads it from the file of the certificate.
+        socket: the path of a Unix socket to listen on, in place of host and port.
         opening: keyword arguments of ``open_model``.
     """
 
@@ -61,6 +64,9 @@ class ServerPlan:
     preload: bool = False
     log_level: str = "info"
     log_format: LogFormat = "text"
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    socket: Path | None = None
     opening: dict[str, Any] = field(default_factory=dict)
 
     def limits(self) -> ServerSettings:
@@ -91,6 +97,7 @@ class ServerPlan:
         from regard.server.keys import KeyStore
 
         self.models(ServerMetrics())
+        check_certificate(self.certificate, self.certificate_key)
         if self.keys:
             KeyStore(self.keys)
 
@@ -111,6 +118,7 @@ class ServerPlan:
 
         # The default of oneDNN is 1,024 compiled shapes; requests have as many, which would take hundreds of megabytes.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+        check_certificate(self.certificate, self.certificate_key)
         metrics = ServerMetrics()
         models = self.models(metrics)
         keys = KeyStore(self.keys) if self.keys else None
@@ -134,6 +142,7 @@ class ServerPlan:
             app, host=self.host, port=self.port, log_level=self.log_level, access_log=False, server_header=False,
             timeout_keep_alive=5, **limited_protocols(limits, proxy, metrics.refuse), **own_lines,
             timeout_graceful_shutdown=round(limits.seconds) + 1,
+            ssl_certfile=self.certificate, ssl_keyfile=self.certificate_key,
             proxy_headers=proxy is not None, forwarded_allow_ips=proxy or [],
         )  # fmt: skip
 
@@ -149,23 +158,6 @@ def require_libraries() -> None:
         raise ConfigError(
             "the libraries of the server are not installed", why=str(error), help=extra_command("serve")
         ) from error
-
-
-def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket; raise ConfigError if the port is in use, which uvicorn would report too late."""
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
-            help="use another --port; 0 chooses a free one",
-        ) from error  # fmt: skip
-
-
-def free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0; raise ConfigError if it is in use."""
-    with bound_socket(host, port) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _settings(kind: type[ServerSettings], fields: dict[str, Any]) -> ServerSettings:

@@ -142,7 +142,7 @@ def _load_models(service: Service, app: FastAPI) -> None:
 
 def _respond(service: Service, request: HTTPConnection, error: ApiError) -> JSONResponse:
     """Count a refusal, and return the response for an error in the format of the interface of its path."""
-    path = request.url.path
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     if error.refusal is not None and path != READY:  # balancers call it every few seconds
         service.metrics.refuse(error.refusal)
     if openai.handles(path):

@@ -84,4 +84,4 @@ class DrainingServer(uvicorn.Server):
         kind: Any = self.config.http_protocol_class
         protocol = partial(kind, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         for connection in accepted:
-            await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, connection, ssl=self.config.ssl)

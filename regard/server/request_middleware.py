@@ -39,6 +39,8 @@ class RequestMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        if self.service.settings.root_path:  # before routing, which removes it from the path
+            scope["root_path"] = self.service.settings.root_path
         record, tracing = RequestRecord.start(scope), self.service.tracing
         serve = self._serve if scope["type"] == "http" else self._connect
         if tracing is None:

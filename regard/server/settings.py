@@ -27,6 +27,7 @@ class ServerSettings(BaseModel):
     head_seconds: Seconds = 10.0  # from a connection or the previous response to the end of the head of a request
     connections: Positive = 128  # open at once from one address
     public_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")] | None = None
+    root_path: str = ""  # below which a proxy serves the server; the proxy may remove it from a request or not
     waiting: Positive = 256  # sentences of a client in the queue of a model
     rows: Positive = 256  # hypotheses of a model that run together
     glossaries: Positive = 100  # stored for a client

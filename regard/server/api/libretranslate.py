@@ -158,7 +158,9 @@ def _language(code: str) -> dict[str, str]:
 def _local_address(request: Request) -> str:
     """Return the address of the server in this connection; the client chooses the header Host, so it is not used."""
     host, port = request.scope["server"]
-    return f"http://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port else "")
+    host = host if port else "localhost"  # without a port: a Unix socket
+    address = f"{request.scope['scheme']}://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port else "")
+    return address + str(request.scope.get("root_path", ""))
 
 
 def _credentials(request: Request, fields: dict[str, Any]) -> Credentials:
