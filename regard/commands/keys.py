@@ -26,6 +26,9 @@ Characters = Annotated[
 ]
 
 
+Admin = Annotated[bool, typer.Option("--admin", help="Allow the client to reload the models of a server.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add ``regard keys`` to the command line."""
     keys = typer.Typer(help="Add, list and remove the API keys of a server.", no_args_is_help=True)
@@ -37,11 +40,13 @@ def register(app: typer.Typer) -> None:
     app.add_typer(keys, name="keys")
 
 
-def add(file: File, name: Name, *, req_limit: Requests = None, char_limit: Characters = None) -> None:
+def add(
+    file: File, name: Name, *, req_limit: Requests = None, char_limit: Characters = None, admin: Admin = False
+) -> None:
     """Create an API key and print it. The file stores only a digest, so the key cannot be shown again."""
     from regard.server.keys import add_key
 
-    typer.echo(add_key(file, name, requests_per_minute=req_limit, characters=char_limit))
+    typer.echo(add_key(file, name, requests_per_minute=req_limit, characters=char_limit, admin=admin))
 
 
 def list_(file: File, *, as_json: AsJson = False) -> None:
@@ -55,7 +60,8 @@ def list_(file: File, *, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(keys))
         return
     for key in keys:
-        limits = [f"{key['requests_per_minute']:,} requests per minute" if key["requests_per_minute"] else None,
+        limits = ["administrator" if key["admin"] else None,
+                  f"{key['requests_per_minute']:,} requests per minute" if key["requests_per_minute"] else None,
                   f"{key['characters']:,} characters" if key["characters"] else None]  # fmt: skip
         typer.echo("\t".join([key["name"], ", ".join(filter(None, limits)) or "the server's limits"]))
 

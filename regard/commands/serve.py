@@ -196,6 +196,7 @@ def _run(plan: ServerPlan, workers: int) -> None:
     """Serve until a signal."""
     require_libraries()
     from regard.server.log_lines import configure_logs
+    from regard.server.reloading import reload_on_hangup
 
     configure_logs(plan.log_format)
     if plan.socket is None and plan.host not in LOCAL and plan.keys is None:
@@ -206,9 +207,12 @@ def _run(plan: ServerPlan, workers: int) -> None:
         serve_with_workers(plan, workers)
         return
     if plan.socket is None:
-        replace(plan, port=free_port(plan.host, plan.port)).create_server().run()
-        return
+        plan = replace(plan, port=free_port(plan.host, plan.port))
     server = plan.create_server()
+    reload_on_hangup(server)
+    if plan.socket is None:
+        server.run()
+        return
     with listening_socket(plan.host, plan.port, plan.socket) as listener:
         server.on_serving = lambda: log_address(listener, encrypted=plan.certificate is not None)
         server.run([listener])

@@ -45,8 +45,10 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
     plan.check()
     plan = _share(plan, count)
     limits = plan.limits()
-    folder = tempfile.TemporaryDirectory(prefix="regard-")
-    with listening_socket(plan.host, plan.port, plan.socket) as port, folder as shared:
+    with (
+        listening_socket(plan.host, plan.port, plan.socket) as port,
+        tempfile.TemporaryDirectory(prefix="regard-") as shared,
+    ):
         host = SharedClientState(plan.clients(), str(Path(shared, "clients")))
         os.environ[SHARED_FOLDER] = shared
         work = partial(_work, plan, port, host.address)
@@ -71,7 +73,9 @@ def _share(plan: ServerPlan, count: int) -> ServerPlan:
     return replace(plan, opening=opening, settings=plan.settings | {"connections": connections})
 
 
-def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, supervisor: Connection) -> None:
+def _work(
+    plan: ServerPlan, port: socket.socket, state: Any, number: int, replaces: bool, supervisor: Connection
+) -> None:
     """Serve as one of the workers: the main function of its process."""
     from regard.server.client_state import SharedClientState
     from regard.server.log_lines import configure_logs
@@ -81,15 +85,18 @@ def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, superv
     configure_logs(plan.log_format, f"worker {number}")
     try:
         server = plan.create_server(SharedClientState.connect(state))
+        for model in server.service.models.at_start if replaces else ():  # before it takes requests
+            model.start()
     except RegardError as error:
         log.error("cannot start: %s", error)
         sys.exit(error.exit_code)
-    _serve(server, port, supervisor)
+    _serve(plan, server, port, supervisor)
 
 
-def _serve(server: DrainingServer, port: socket.socket, supervisor: Connection) -> None:
+def _serve(plan: ServerPlan, server: DrainingServer, port: socket.socket, supervisor: Connection) -> None:
     """Serve at a port that several workers share."""
     from regard.server.supervisor import AT_ONCE as STOP_AT_ONCE
+    from regard.server.supervisor import RETIRE
 
     def serving() -> None:
         """Report to the supervisor that the worker is ready."""
@@ -97,7 +104,13 @@ def _serve(server: DrainingServer, port: socket.socket, supervisor: Connection) 
         supervisor.send(True)
         supervisor.close()
 
-    server.on_serving = serving
+    def reload() -> None:
+        """Let the supervisor replace all workers."""
+        plan.check()
+        os.kill(os.getppid(), signal.SIGHUP)
+
+    server.on_serving, server.service.reload = serving, reload
     server.config.backlog = AT_ONCE
+    signal.signal(RETIRE, lambda number, frame: server.retire())
     signal.signal(STOP_AT_ONCE, lambda number, frame: server.handle_exit(signal.SIGINT, frame))
     server.run([port])

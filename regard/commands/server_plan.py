@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -113,6 +114,7 @@ class ServerPlan:
         from regard.server.batching.metrics import ServerMetrics
         from regard.server.draining_server import DrainingServer
         from regard.server.keys import KeyStore
+        from regard.server.reloading import Reloader
         from regard.server.service import Service
         from regard.server.tracing import Tracing
 
@@ -120,15 +122,29 @@ class ServerPlan:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
         check_certificate(self.certificate, self.certificate_key)
         metrics = ServerMetrics()
-        models = self.models(metrics)
         keys = KeyStore(self.keys) if self.keys else None
-        for model in models.all:
-            model.on_loaded = (
-                gc.freeze
-            )  # a full garbage collection stops all threads, 0.1 s for the objects of libraries
-        service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients(),
-                          tracing=Tracing.from_environment())  # fmt: skip
-        return DrainingServer(self._config(create_app(service), metrics), service, grace=self.grace)
+        service = Service(
+            self._open_models(metrics), self.limits(), metrics, keys=keys, clients=clients or self.clients(),
+            tracing=Tracing.from_environment(),
+        )  # fmt: skip
+        config = self._config(create_app(service), metrics)
+        service.reload = Reloader(
+            service, partial(self._open_models, metrics), partial(self._reload_certificate, config)
+        )
+        return DrainingServer(config, service, grace=self.grace)
+
+    def _open_models(self, metrics: ServerMetrics) -> ModelRegistry:
+        """Open the runs; their weights are loaded later."""
+        models = self.models(metrics)
+        for model in models.all:  # a full garbage collection stops all threads, 0.1 s for the objects of libraries
+            model.on_loaded = gc.freeze
+        return models
+
+    def _reload_certificate(self, config: uvicorn.Config) -> None:
+        """Read the certificate again, for new connections."""
+        check_certificate(self.certificate, self.certificate_key)
+        if config.ssl is not None and self.certificate is not None:
+            config.ssl.load_cert_chain(self.certificate, self.certificate_key)
 
     def _config(self, app: Any, metrics: ServerMetrics) -> uvicorn.Config:
         """Return the settings of uvicorn."""

@@ -32,6 +32,7 @@ from regard.server.api import (
     listening_api,
     openai,
     prediction_api,
+    reload_api,
     stream_api,
     transcriptions,
 )
@@ -78,6 +79,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         inspection_api,
         openai,
         transcriptions,
+        reload_api,
         libretranslate,
         deepl,
         deepl_glossaries,

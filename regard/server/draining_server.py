@@ -31,24 +31,32 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, service: Service, *, grace: float = 0.0) -> None:
         super().__init__(config)
-        self.grace, self._service = grace, service
+        self.grace, self.service = grace, service
+        self.retiring = False  # whether a successor already serves the port: keep connections until clients end them
         self.on_serving: Callable[[], None] = lambda: None  # called once the port is open
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop; at the second signal, end the process by the default action of the signal."""
-        if self.should_exit:
+        if self.retiring:  # the first stop signal
+            self.retiring = False
+        elif self.should_exit:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)
         if sig == signal.SIGINT:
             self.grace = 0.0
-        self._service.draining = True
+        self.service.draining = True
         super().handle_exit(sig, frame)
+
+    def retire(self) -> None:
+        """Begin to stop because a successor serves the port; no request of an open connection is lost."""
+        self.grace, self.retiring, self.service.replaced = 0.0, True, True
+        self.service.draining = self.should_exit = True
 
     async def main_loop(self) -> None:
         """Serve until a stop signal, and then for the grace time."""
         self.on_serving()
         await super().main_loop()
-        self._service.draining = True
+        self.service.draining = True
         began = time.monotonic()
         while time.monotonic() < began + self.grace:
             await asyncio.sleep(min(0.1, self.grace))
@@ -69,6 +77,10 @@ class DrainingServer(uvicorn.Server):
             getattr(connection, "cycle", None) is None for connection in connections
         ):
             await asyncio.sleep(0.05)
+        if self.retiring:  # uvicorn would close a connection on which the next request may be on its way
+            until = time.monotonic() + self.config.timeout_keep_alive + 1
+            while connections and time.monotonic() < until:
+                await asyncio.sleep(0.05)
         await super().shutdown(sockets)
 
     async def _accept_waiting(self, queue: socket.socket) -> None:

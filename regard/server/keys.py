@@ -32,6 +32,7 @@ class ApiKey(BaseModel):
         sha256: the digest of the key.
         requests_per_minute: the limit of requests; None for the limit of the server.
         characters: the quota of characters since the start of the server; None for no quota.
+        admin: whether the client may reload the models.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +41,7 @@ class ApiKey(BaseModel):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     requests_per_minute: Positive | None = None
     characters: Positive | None = None
+    admin: bool = False
 
 
 class KeyFile(BaseModel):
@@ -67,13 +69,17 @@ class KeyFile(BaseModel):
         path.chmod(0o600)
 
 
-def add_key(path: Path, name: str, *, requests_per_minute: int | None, characters: int | None) -> str:
+def add_key(
+    path: Path, name: str, *, requests_per_minute: int | None, characters: int | None, admin: bool = False
+) -> str:
     """Add a key for ``name`` to the file, which is created if missing. Return the key, which is not stored."""
     file = KeyFile.read(path) if path.exists() else KeyFile()
     if any(key.name == name for key in file.keys):
         raise ConfigError(f"{path} already has a key for {name}", where=name, help=f"regard keys remove {path} {name}")
     secret = secrets.token_urlsafe(24)
-    key = ApiKey(name=name, sha256=_digest(secret), requests_per_minute=requests_per_minute, characters=characters)
+    key = ApiKey(
+        name=name, sha256=_digest(secret), requests_per_minute=requests_per_minute, characters=characters, admin=admin
+    )
     KeyFile(keys=(*file.keys, key)).write(path)
     return secret
 

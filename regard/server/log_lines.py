@@ -10,7 +10,7 @@ import logging
 import sys
 import traceback
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from regard.server.request_record import current_request
 
@@ -51,6 +51,18 @@ class JsonLines(logging.Formatter):
         return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
 
 
+class _StandardError(logging.StreamHandler):
+    """Handler that writes to the current standard error."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        """Standard error."""
+        return sys.stderr
+
+
 def configure_logs(format: LogFormat, worker: str | None = None) -> None:
     """Log to standard error.
 
@@ -58,7 +70,7 @@ def configure_logs(format: LogFormat, worker: str | None = None) -> None:
         format: ``text``: the lines of Regard; uvicorn has its own. ``json``: the lines of all libraries and warnings.
         worker: the name of this worker; None for the only process and for the supervisor.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(JsonLines(worker) if format == "json" else TextLines(worker))
     for name, level in SHORTER.items():
         logging.getLogger(name).setLevel(level)

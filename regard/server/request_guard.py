@@ -65,12 +65,12 @@ def _is_served(host: str, scope: Scope, settings: ServerSettings) -> bool:
     name = _host_name(host)
     if settings.hosts is None:
         address = (scope.get("server") or ("",))[0]
-        if not _is_loopback(address):
+        if not is_loopback(address):
             return True
     elif "*" in settings.hosts or name in settings.hosts:
         return True
     public = urlsplit(settings.public_url or "").hostname
-    return name == public or name in LOCAL_NAMES or name.endswith(".localhost") or _is_loopback(name)
+    return name == public or name in LOCAL_NAMES or name.endswith(".localhost") or is_loopback(name)
 
 
 def _host_name(host: str) -> str:
@@ -81,7 +81,7 @@ def _host_name(host: str) -> str:
         return ""
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
     """Return whether a text is a loopback address."""
     try:
         return ip_address(address).is_loopback

@@ -69,14 +69,21 @@ class Service:
             clients: the state of the clients; None for a new state.
             tracing: records the spans of requests; None records none.
         """
-        self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
+        self.settings, self.metrics, self.keys = settings, metrics, keys
         self.tracing = tracing
         self.draining = False  # whether the server is stopping: it completes requests, but is not ready for new ones
+        self.replaced = False  # whether it stops because another process already serves in its place
+        self.reload: Callable[[], None] | None = None  # loads all models again; see ``regard.server.reloading``
         self.clients = clients or ClientState.create(settings)
-        self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
+        self.use_models(models)
         self._auxiliary = Scheduler(None, Limits(waiting=MAX_AUXILIARY))
         self._auxiliary_thread = threading.Thread(target=self._auxiliary.run, name="auxiliary", daemon=True)
         self._auxiliary_thread.start()
+
+    def use_models(self, models: ModelRegistry) -> None:
+        """Serve these models from now on. Requests that have begun continue with the earlier ones."""
+        self.models = models
+        self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
 
     def admit(self, credentials: Credentials, *, continues: bool = False) -> tuple[str, ApiKey | None]:
         """Count a request; return the name of the client, and its key if keys are required.
@@ -284,7 +291,7 @@ class Service:
 
     def require_ready(self) -> None:
         """Raise ApiError 503 if the server is stopping, or a model to load at start is not loaded yet."""
-        if self.draining:
+        if self.draining and not self.replaced:
             raise ApiError(503, "The server is stopping.", retry_after=5, reason="stopping")
         if waiting := [model.name for model in self.models.at_start if not model.ready]:
             raise ApiError(503, f"The model {waiting[0]} is not loaded yet.", retry_after=1, reason="not loaded")

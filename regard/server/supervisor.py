@@ -1,5 +1,7 @@
 """Supervisor of worker processes: starts them, replaces those that die, and stops all of them.
 
+SIGHUP replaces all workers, one after another: each continues until its successor serves.
+
 uvicorn's own supervisor ignores a second signal, stops all workers if one of them cannot be restarted, and supports
 only its own server.
 """
@@ -7,6 +9,7 @@ only its own server.
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -16,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -24,7 +28,8 @@ log = logging.getLogger("regard.server")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a restart; doubled while workers die before they serve
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 AT_ONCE = signal.SIGUSR1  # sent to workers for Ctrl-C, which they ignore: stop without waiting for load balancers
-Work = Callable[[int, Connection], None]
+RETIRE = signal.SIGUSR2  # sent to a worker whose successor serves: complete its requests, and end
+Work = Callable[[int, bool, Connection], None]
 
 
 @dataclass(eq=False)
@@ -38,6 +43,8 @@ class _Worker:
         serving: whether the process serves.
         failures: the number of processes in a row that died before they served.
         start_at: the earliest time of the next start.
+        predecessor: the worker that the process replaces, until it serves; None for no worker.
+        kill_at: the time at which a process whose successor serves is killed; infinite without a successor.
     """
 
     number: int
@@ -46,13 +53,16 @@ class _Worker:
     serving: bool = False
     failures: int = 0
     start_at: float = 0.0
+    predecessor: _Worker | None = None
+    kill_at: float = math.inf
 
 
 class Supervisor:
     """Supervisor of worker processes.
 
     Args:
-        work: the function ``work(number, connection)`` of a process; it sends a message once it serves.
+        work: the function ``work(number, replaces, connection)`` of a process, which sends a message once it serves.
+            If it replaces another worker, it first loads its models, and ends if it cannot.
         count: the number of processes, numbered from 1.
         patience: the time from a stop signal until workers that still run are killed, in seconds.
         on_death: called with the process id of each worker that died.
@@ -64,6 +74,8 @@ class Supervisor:
         self._work, self._patience, self._on_death = work, patience, on_death
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._signals: list[int] = []
+        self._hangups: list[int] = []
+        self._to_replace: list[_Worker] = []
         self._served = False  # whether any worker ever served
 
     def run(self, on_stop: Callable[[], None] = lambda: None) -> tuple[int | None, int]:
@@ -75,8 +87,9 @@ class Supervisor:
         Returns:
             The signal and 0; or None and the exit code of a worker, if the first workers cannot start.
         """
-        with _woken_by_signals(self._signals) as awake:
+        with _woken_by_signals(self._signals, self._hangups) as awake:
             while not self._signals:
+                self._replace_next()
                 for worker in self._workers:
                     self._start_if_due(worker)
                 self._wait(awake)
@@ -95,7 +108,10 @@ class Supervisor:
         context = multiprocessing.get_context("spawn")
         worker.ready, sender = context.Pipe(duplex=False)
         worker.process = context.Process(
-            target=self._work, args=(worker.number, sender), name=f"worker {worker.number}", daemon=True
+            target=self._work,
+            args=(worker.number, worker.predecessor is not None, sender),
+            name=f"worker {worker.number}",
+            daemon=True,
         )
         worker.serving = False
         resource_tracker.ensure_running()  # its first start would unblock the signals
@@ -107,6 +123,53 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         sender.close()
+
+    def _replace_next(self) -> None:
+        """Start the next successor if workers are to be replaced, or retire the worker whose successor serves."""
+        successor = next((worker for worker in self._workers if worker.predecessor is not None), None)
+        if self._hangups:
+            self._hangups.clear()
+            old = successor and successor.predecessor
+            self._to_replace = [worker for worker in self._workers if worker is not old and worker.kill_at == math.inf]
+            log.info("replacing %d workers, one after another", len(self._to_replace))
+        if successor is not None:
+            if successor.serving:
+                self._retire(successor)
+            return
+        retired = [worker for worker in self._workers if worker.kill_at < math.inf]
+        for worker in retired:
+            if time.monotonic() >= worker.kill_at:
+                worker.process.kill()
+        self._to_replace = [worker for worker in self._to_replace if worker in self._workers]
+        if self._to_replace and not retired:  # one after another: two models in memory, not one more for each worker
+            worker = self._to_replace.pop(0)
+            self._workers.append(_Worker(worker.number, predecessor=worker))
+
+    def _retire(self, successor: _Worker) -> None:
+        """End the predecessor of a worker that serves."""
+        worker, successor.predecessor = successor.predecessor, None
+        assert worker is not None
+        if worker.process is None:  # it died, and was not started again yet
+            self._workers.remove(worker)
+            return
+        worker.kill_at = time.monotonic() + self._patience
+        os.kill(worker.process.pid, RETIRE)
+
+    def _forget(self, worker: _Worker) -> bool:
+        """Remove a process that ended and needs no restart; return whether it is such a process."""
+        successor = next((other for other in self._workers if other.predecessor is worker), None)
+        if worker.kill_at < math.inf:
+            log.info("worker %d was replaced", worker.number)
+        elif worker.predecessor is not None:
+            log.error("the successor of worker %d cannot start; the earlier workers continue", worker.number)
+            self._to_replace.clear()
+        elif successor is not None:
+            log.error("worker %d died before its successor served", worker.number)
+            successor.predecessor = None
+        else:
+            return False
+        self._workers.remove(worker)
+        return True
 
     def _wait(self, awake: socket.socket, *, seconds: float = LONGEST_PAUSE) -> None:
         """Wait until a worker is ready or ends, a signal arrives, or it is time to start a worker."""
@@ -129,14 +192,14 @@ class Supervisor:
 
     def _handle_deaths(self) -> int | None:
         """Log dead workers and schedule their restart; return the exit code if no worker has ever served."""
-        for worker in self._workers:
+        for worker in list(self._workers):
             if worker.process is None or worker.process.is_alive():
                 continue
             code, pid = worker.process.exitcode, worker.process.pid
             self._on_death(pid)
             worker.process.close()
             worker.process = None
-            if self._signals:
+            if self._signals or self._forget(worker):
                 continue
             if not self._served:
                 log.error("worker %d (process %d) %s before it served; stopping", worker.number, pid, _end(code))
@@ -171,7 +234,8 @@ class Supervisor:
 
 
 def begin_work() -> None:
-    """Prepare this process as a worker: SIGTERM, AT_ONCE and the end of the supervisor stop it."""
+    """Prepare this process as a worker: SIGTERM, AT_ONCE, RETIRE and the end of the supervisor stop it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # for the supervisor only
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     supervisor = multiprocessing.parent_process()
@@ -186,8 +250,8 @@ def begin_work() -> None:
 
 
 @contextmanager
-def _woken_by_signals(received: list[int]) -> Iterator[socket.socket]:
-    """Append signals to a list while the block runs; the socket becomes readable when a signal arrives."""
+def _woken_by_signals(received: list[int], hangups: list[int]) -> Iterator[socket.socket]:
+    """Append signals to lists while the block runs; the socket becomes readable when a signal arrives."""
     awake, waker = socket.socketpair()
     with awake, waker:
         awake.setblocking(False)
@@ -195,6 +259,8 @@ def _woken_by_signals(received: list[int]) -> Iterator[socket.socket]:
         handlers = {
             stopping: signal.signal(stopping, lambda number, frame: received.append(number)) for stopping in STOPPING
         }
+        on_hangup = hangup_handler(partial(hangups.append, signal.SIGHUP), partial(received.append, signal.SIGTERM))
+        handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, on_hangup)
         descriptor = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         try:
             yield awake
@@ -202,6 +268,20 @@ def _woken_by_signals(received: list[int]) -> Iterator[socket.socket]:
             signal.set_wakeup_fd(descriptor)
             for stopping, handler in handlers.items():
                 signal.signal(stopping, handler)
+
+
+def hangup_handler(reload: Callable[[], object], stop: Callable[[], object]) -> Callable[[int, Any], None]:
+    """Return a handler of SIGHUP, which reloads; but if the terminal of this process was closed, it stops."""
+    had_terminal = os.isatty(0)
+
+    def handle(number: int, frame: Any) -> None:
+        """Reload or stop."""
+        if had_terminal and not os.isatty(0):
+            stop()
+        else:
+            reload()
+
+    return handle
 
 
 def _end(code: int) -> str:

@@ -81,6 +81,32 @@ def test_while_it_drains_it_says_so_and_answers_and_closes_each_connection() -> 
         assert client.get("/healthz").status_code == 200
 
 
+def test_a_worker_whose_successor_serves_answers_on_open_connections_and_takes_no_others() -> None:
+    server, _ = create_server([capitals()[0]])
+    server.config.timeout_keep_alive = 1000
+    with running(server) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        until(lambda: ready(port) == 200)
+        client.get("/healthz")
+        server.retire()
+        until(lambda: not server.servers[0].sockets)  # the port is closed
+        with pytest.raises(httpx.ConnectError):
+            ready(port)
+        answer = client.get("/readyz")  # on the connection that was idle: a balancer is not told that it stops
+        assert answer.status_code == 200 and answer.headers["connection"] == "close"
+
+
+def test_a_worker_that_retires_ends_at_the_second_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, _ = create_server([capitals()[0]])
+    killed: list[object] = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(os, "kill", lambda process, number: killed.append(number))
+    server.retire()
+    server.handle_exit(signal.SIGTERM, None)
+    assert not killed and not server.retiring
+    server.handle_exit(signal.SIGTERM, None)
+    assert killed == [signal.SIGTERM]
+
+
 def test_ctrl_c_does_not_wait_for_a_balancer() -> None:
     server, _ = create_server([capitals()[0]])
     server.grace = 1000.0

@@ -125,7 +125,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     found = KeyStore(tmp_path / "keys.json").find(key.strip())
     assert code == 0 and found is not None and found.name == "alice"
     assert said("list", file) == (0, "alice\t600 requests per minute\n")
-    assert said("list", file, "--json")[1] == '[{"name": "alice", "requests_per_minute": 600, "characters": null}]\n'
+    assert (
+        said("list", file, "--json")[1]
+        == '[{"name": "alice", "requests_per_minute": 600, "characters": null, "admin": false}]\n'
+    )
+    assert said("add", file, "root", "--admin")[0] == 0 and said("list", file)[1].endswith("root\tadministrator\n")
+    said("remove", file, "root")
     assert said("remove", file, "alice") == (0, "") and said("list", file) == (0, "")
     code, told = said("remove", file, "alice")
     assert code == 2 and "no key for alice" in told

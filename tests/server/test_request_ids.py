@@ -30,7 +30,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[dict[st
     """The JSON lines so far."""
     written, loggers = io.StringIO(), [logging.getLogger(name) for name in ("", "regard.server", "uvicorn")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
-    monkeypatch.setattr(log_lines.sys, "stderr", written)
+    monkeypatch.setattr(log_lines._StandardError, "stream", written)
     configure_logs("json", "worker 2")
     yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
     logging.captureWarnings(False)

@@ -16,13 +16,13 @@ import pytest
 PROGRAM = """
 import os, signal, sys, time
 from functools import partial
-from regard.server.supervisor import AT_ONCE, Supervisor, begin_work
+from regard.server.supervisor import AT_ONCE, RETIRE, Supervisor, begin_work
 
 def say(*words):
     # In one write, which a pipe keeps whole among those of others, and which a handler may do at any moment.
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
-def work(kind, folder, number, supervisor):
+def work(kind, folder, number, replaces, supervisor):
     begin_work()
     def stop(name):
         say(number, name)
@@ -30,6 +30,9 @@ def work(kind, folder, number, supervisor):
             os._exit(0)
     signal.signal(signal.SIGTERM, lambda *_: stop("drains"))
     signal.signal(AT_ONCE, lambda *_: stop("stops"))
+    signal.signal(RETIRE, lambda *_: stop("retires"))
+    if replaces:
+        say(number, "loads first")
     if kind == "broken" or kind == "broken later" and os.path.exists(folder):
         sys.exit(4)
     supervisor.send(True)
@@ -39,7 +42,7 @@ def work(kind, folder, number, supervisor):
 
 if __name__ == "__main__":
     logging = __import__("logging")
-    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    logging.basicConfig(stream=sys.stdout, format="%(message)s", level="INFO")
     supervisor = Supervisor(partial(work, *sys.argv[1:]), 2, patience=1000.0)
     say(*supervisor.run(on_stop=lambda: say("stopping")))
 """
@@ -126,6 +129,38 @@ def test_workers_that_cannot_start_end_the_server_at_first_and_are_tried_again_l
         assert is_alive(second)
         (program.parent / "gone").unlink()
         it.workers(3)
+
+
+def test_a_hangup_replaces_all_workers_each_after_its_successor_serves(program: Path) -> None:
+    with supervised(program, "whole") as it:
+        before = it.workers()
+        it.process.send_signal(signal.SIGHUP)
+        it.until("was replaced", 2)
+        after = it.workers(4)[2:]
+        lines = [line.split(" ", 1) for line in it.said if line[0] in "12" and len(line.split()) > 1]
+        for number in "12":
+            own = [words.split()[0] for first, words in lines if first == number]
+            assert own[:2] == ["serves", "loads"] and sorted(own[2:]) == ["retires", "serves"]
+        retired = it.said.index(it.until("retires")[0])
+        assert sum("loads first" in line for line in it.said[:retired]) == 1, "one after another"
+        assert not any(is_alive(worker) for worker in before) and all(is_alive(worker) for worker in after)
+        it.process.send_signal(signal.SIGTERM)
+        it.until("drains", 2)
+        assert it.process.wait(30) == 0 and not [line for line in it.said if "restarting" in line]
+
+
+def test_workers_continue_if_a_successor_cannot_start(program: Path) -> None:
+    with supervised(program, "broken later") as it:
+        before = it.workers()
+        (program.parent / "gone").touch()
+        it.process.send_signal(signal.SIGHUP)
+        it.until("successor of worker 1 cannot start")
+        assert all(is_alive(worker) for worker in before)
+        (program.parent / "gone").unlink()
+        it.process.send_signal(signal.SIGHUP)
+        it.until("was replaced", 2)
+        os.kill(it.workers(4)[3], signal.SIGKILL)  # a successor is a worker like the others
+        it.workers(5)
 
 
 def test_workers_stop_when_their_supervisor_is_killed(program: Path) -> None:
