@@ -9,10 +9,14 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+
+from regard.server.api_error import ErrorReason
+from regard.server.batching.metrics import ServerMetrics
 
 from .documented import ROOT, Shown, problem, shown_in_recipe
 
@@ -182,7 +186,7 @@ def test_an_image_serves_as_no_root_and_says_whether_it_is_ready() -> None:
 
 def test_what_the_build_needs_is_sent_to_it() -> None:
     kept = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
-    needed = {"regard", "web", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
+    needed = {"regard", "web", "pyproject.toml", "constraints.txt", "hatch_build.py", "README.md", "LICENSE"}
     assert needed <= kept and all((ROOT / name).exists() for name in kept)
 
 
@@ -190,3 +194,95 @@ def test_the_options_of_a_file_exist() -> None:
     assert problem(Shown(("regard", "serve", "--config", str(SERVE_OPTIONS)), True)) is None
     wrong = Shown(("regard", "serve", "--config", str(DEPLOY / "trainjob.yaml")), True)
     assert "cannot read the config" in str(problem(wrong))
+
+
+def test_a_deployment_is_probed_drained_and_scaled() -> None:
+    deployment, service, budget, scaler = documents("serve.yaml")
+    name, spec = deployment["metadata"]["name"], deployment["spec"]
+    pod, labels = spec["template"]["spec"], spec["template"]["metadata"]["labels"]
+    for selector in (
+        spec["selector"]["matchLabels"],
+        service["spec"]["selector"],
+        budget["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector == labels
+    assert service["metadata"]["name"] == scaler["spec"]["scaleTargetRef"]["name"] == name
+    (container,) = pod["containers"]
+    words = [*entry_point(), *container["args"]]
+    assert problem(Shown(tuple(words), True)) is None
+    seconds = {option: float(words[words.index(option) + 1]) for option in ("--drain", "--timeout")}
+    assert pod["terminationGracePeriodSeconds"] >= sum(seconds.values()) + 10
+    api = (ROOT / "regard" / "server" / "api" / "api_v1.py").read_text()
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert f'"{container[probe]["httpGet"]["path"]}"' in api
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz", "a server that is not ready must not be killed"
+    (port,) = container["ports"]
+    assert str(port["containerPort"]) == words[words.index("--port") + 1]
+    security = container["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] and security["readOnlyRootFilesystem"]
+    assert security["capabilities"] == {"drop": ["ALL"]} and not security["allowPrivilegeEscalation"]
+    assert "/tmp" in {mount["mountPath"] for mount in container["volumeMounts"]}, "workers share files there"
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert not pod["enableServiceLinks"] and budget["spec"]["minAvailable"] < scaler["spec"]["minReplicas"]
+    (metric,) = scaler["spec"]["metrics"]
+    assert metric["pods"]["metric"]["name"] in exposed()
+
+
+def test_a_composition_names_files_and_options_that_exist() -> None:
+    (composed,) = documents("compose.yaml")
+    services = composed["services"]
+    assert problem(Shown((*entry_point(), *services["regard"]["command"]), True)) is None
+    for service in services.values():
+        for mount in service.get("volumes", ()):
+            path = (DEPLOY / mount.partition(":")[0]).resolve()
+            assert path.exists() or path == ROOT / "runs"
+    (configured,) = documents("prometheus.yaml")
+    assert all((DEPLOY / rules).exists() for rules in configured["rule_files"])
+    target = configured["scrape_configs"][0]["static_configs"][0]["targets"][0]
+    assert target.partition(":")[0] in services and f":{target.partition(':')[2]}:" in f"{services['regard']['ports']}:"
+
+
+def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    (rules,) = documents("alerts.yaml")
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    named = {name for expression in [*shown, *alerts] for name in re.findall(r"\b(?:regard|process)_\w+", expression)}
+    assert named and named <= exposed(), named - exposed()
+    assert {name for name in exposed() if name.endswith("_total") and name.startswith("regard")} <= named
+    for expression in [*shown, *alerts]:
+        assert all(expression.count(pair[0]) == expression.count(pair[1]) for pair in ("()", "{}", "[]")), expression
+    reasons = {reason.replace(" ", "_") for reason in get_args(ErrorReason)}
+    for expression in alerts:
+        for matched in re.findall(r'reason=~?"([^"]+)"', expression):
+            assert set(matched.split("|")) <= reasons
+
+
+def entry_point() -> list[str]:
+    """The words before the arguments of a container of the image."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    return list(json.loads(re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)[-1]))
+
+
+def exposed() -> set[str]:
+    """The names of the samples of /metrics."""
+    endings = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+    families = list(ServerMetrics().registry.collect())
+    return {
+        family.name + ending for family in families for ending in endings[family.type]
+    } | {sample.name for family in families for sample in family.samples}  # fmt: skip
+
+
+def test_an_image_has_fixed_versions_and_a_bill_of_materials() -> None:
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
+    commands = re.findall(r"^RUN (.*)$", text, re.MULTILINE)
+    (torch,) = (command for command in commands if "download.pytorch.org" in command)
+    assert "grep '^torch==' /constraints.txt" in torch
+    assert len(re.findall(r"^torch==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)) == 1
+    (package,) = (command for command in commands if "regard-*.whl" in command)
+    assert "--constraint /constraints.txt" in package and "target=/constraints.txt" in package
+    extras = re.findall(r"whl\)\[([\w,]+)\]", package)[0].split(",")
+    assert set(extras) <= set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    (bill,) = re.findall(r"--output-file (\S+)", package)
+    assert bill in (DEPLOY / "Dockerfile").read_text().partition("ARG PYTHON")[0], "the head of the file names it"
+    assert all(f"FROM {stage}" in text for stage in ("python:${PYTHON} AS build", "python:${PYTHON} AS train"))
