@@ -174,6 +174,9 @@ def require_libraries() -> None:
         raise ConfigError(
             "the libraries of the server are not installed", why=str(error), help=extra_command("serve")
         ) from error
+    from regard.server.uvicorn_parts import require_parts
+
+    require_parts()
 
 
 def _settings(kind: type[ServerSettings], fields: dict[str, Any]) -> ServerSettings:
