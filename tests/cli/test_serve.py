@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -106,6 +106,17 @@ def test_two_workers_share_counts_and_glossaries_and_lose_no_request_when_one_is
         assert len(there) == 2 and second in there
         assert httpx.get(f"{url}/v2/usage").json()["character_count"] == 40 * len("a b c"), "each has counts of its own"
         assert 'route="/v1/translate",status="200"} 40.0' in httpx.get(f"{url}/metrics").text
+        replaced = threading.Event()
+        asking = [pool.submit(ask_until_set, url, replaced) for _ in range(4)]
+        try:
+            assert httpx.post(f"{url}/v1/models/reload").status_code == 202
+            while set(now := workers(process)) & set(there) or len(now) != 2:
+                assert time.monotonic() < until + 120
+                time.sleep(0.05)
+        finally:
+            replaced.set()
+        assert set().union(*(each.result(timeout=60) for each in asking)) == {"A B"}, "none was lost"
+        assert len(httpx.get(f"{url}/v2/glossaries").json()["glossaries"]) == 1
         asking = [pool.submit(ask_until_it_stops, url) for _ in range(8)]
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
@@ -123,13 +134,23 @@ def ask_until_it_stops(url: str) -> set[str]:
             return found
 
 
+def ask_until_set(url: str, ended: threading.Event) -> set[str]:
+    """The answers on one connection, or several if the server closes it."""
+    found = set()
+    with httpx.Client(timeout=60) as client:
+        while not ended.is_set():
+            found.add(client.post(f"{url}/v1/translate", json={"text": "a b"}).json()["translations"][0]["text"])
+    return found
+
+
 def workers(process: subprocess.Popen[str]) -> list[int]:
     """The workers of a server."""
     found = []
     for children in Path(f"/proc/{process.pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):
-            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
-                found.append(child)
+            with suppress(OSError):  # it has just ended
+                if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
+                    found.append(child)
     return sorted(found)
 
 
