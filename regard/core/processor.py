@@ -40,9 +40,16 @@ def cpu_quota(groups: Path = GROUPS, own: Path = OWN_GROUPS) -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def limit_threads() -> None:
-    """Let torch use no more threads than the quota has cores, unless OMP_NUM_THREADS is set: more of them only wait."""
-    if THREADS not in os.environ and cpu_quota() is not None:
+def limit_threads(number: int | None = None) -> None:
+    """Let torch use ``number`` threads, or by default no more than the quota has cores: more of them only wait.
+
+    OMP_NUM_THREADS changes the default.
+    """
+    if number is not None:
+        import torch
+
+        torch.set_num_threads(number)
+    elif THREADS not in os.environ and cpu_quota() is not None:
         import torch
 
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))

@@ -11,6 +11,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -57,6 +58,8 @@ def build(to: Path = LIBRARY, machine: tuple[str, str] | None = None, extra: tup
     machine = machine or this_platform()
     if machine not in TARGETS:
         raise OSError(f"the kernels do not support {' on '.join(machine)}")
+    if find_spec("ziglang") is None:  # checked once: each of the compilations below would report it
+        raise OSError("the compiler is missing: pip install ziglang")
     compiler = (sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[machine], *extra)
     with tempfile.TemporaryDirectory() as folder:
         jobs: dict[str, tuple[str, ...]] = {
@@ -69,7 +72,7 @@ def build(to: Path = LIBRARY, machine: tuple[str, str] | None = None, extra: tup
             subprocess.Popen([*compiler, *job, "-o", path]) for job, path in zip(jobs.values(), objects, strict=True)
         ]
         if sum(process.wait() != 0 for process in running):
-            raise OSError("the compiler failed (see above) or is missing: pip install ziglang")
+            raise OSError("the compiler failed (see above)")
         linked = Path(folder) / to.name
         strip = () if extra else ("-s",)
         subprocess.run([*compiler, *strip, "-shared", *objects, "-o", str(linked), "-lpthread", "-lm"], check=True)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.out_of_memory import explain_out_of_memory
-from regard.core.processor import bfloat16_in_hardware
+from regard.core.processor import bfloat16_in_hardware, limit_threads
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
@@ -109,8 +109,7 @@ def set_up(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS before its first product
     if torch.are_deterministic_algorithms_enabled() != config.train.deterministic:
         torch.use_deterministic_algorithms(config.train.deterministic)  # takes seconds: it imports the compiler
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
+    limit_threads(config.train.threads)
     data = prepare(run, log=log, progress=progress)
     task = run.task
     _require_sizes(run, task, data.spec)

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
-from regard.core.processor import limit_threads
 from regard.core.task import Data
 from regard.core.tensors import digest
 from regard.core.wording import figure_text
@@ -82,7 +81,6 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: ProcessGroup | N
     ):
         display.unit = run.task.unit
         named = make_reporters([*display.report, *run.config.train.report]) if leads else []
-        limit_threads()
         ready = _set_up(run, display.log, display.prepared, peers)
         interrupts.polite = True
         outcome = _fit(run, ready, Reporters([display, *named]), interrupts.interrupted, peers)

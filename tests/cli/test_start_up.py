@@ -8,19 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 import typer
 
 import regard
 from regard.cli import VERBS, build_app, run
-from regard.core import processor
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
-from regard.training import start
 
 from .conftest import TinyRun
 
@@ -285,28 +281,3 @@ def test_idle_threads_sleep_soon_unless_it_is_said_how_they_wait(given: dict[str
     clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     ran = subprocess.run([sys.executable, "-c", code], env=clean | given, capture_output=True, text=True, check=True)
     assert ran.stdout.split()[-1] == str(kept)
-
-
-@pytest.mark.parametrize("quota", [None, 0.5])
-def test_loading_and_training_obey_the_quota_of_a_container(
-    quota: float | None, tiny_run: TinyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processor, "cpu_quota", lambda: quota)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-
-    def stop(*arguments: Any) -> None:
-        raise DataError("stopped")
-
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        regard.load(tiny_run.path)
-        assert torch.get_num_threads() == (3 if quota is None else 1)
-        torch.set_num_threads(3)
-        monkeypatch.setattr(start, "_set_up", stop)
-        with pytest.raises(DataError, match="stopped"):
-            command = ["train", str(tiny_run.path / "config.toml"), "--name", "new", "--runs", str(tmp_path)]
-            run(command, debug=True)
-        assert torch.get_num_threads() == (3 if quota is None else 1)
-    finally:
-        torch.set_num_threads(before)
