@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -20,22 +21,83 @@ def jobs(name: str) -> dict[str, Any]:
     return found
 
 
+PINNED = re.compile(r"uses: (?:actions|pypa)/[a-z-]+@[0-9a-f]{40} # v\d+(?:\.\d+)*")
+EVENTS = {"push", "pull_request", "schedule", "workflow_dispatch", "workflow_call", "release"}  # no pull_request_target
+
+
+def faults(text: str) -> list[str]:
+    """Return the rules that a workflow breaks: pinned actions, minimal permissions, limits of time."""
+    workflow, broken = yaml.safe_load(text), list[str]()
+    events = workflow[True]  # YAML reads the key "on" as a boolean
+    if not set(events if isinstance(events, dict) else [events]) <= EVENTS:
+        broken.append("an event that gives strangers more rights")
+    if workflow.get("permissions") != {"contents": "read"}:
+        broken.append("permissions of the workflow are not only to read")
+    broken += [f"not pinned: {line.strip()}" for line in text.splitlines() if re.search(r"\buses:", line)
+               and not PINNED.search(line) and "uses: ./.github/workflows/" not in line]  # fmt: skip
+    if "secrets." in text:
+        broken.append("a secret")
+    for name, job in workflow["jobs"].items():
+        publishes = any("pypi-publish" in step.get("uses", "") for step in job.get("steps", ()))
+        if job.get("permissions") != ({"id-token": "write"} if publishes else None):
+            broken.append(f"{name}: permissions")
+        if "uses" not in job and not job.get("timeout-minutes", 61) <= 60:
+            broken.append(f"{name}: no limit of time")
+        for step in job.get("steps", ()):
+            if ("uses" in step) == ("run" in step):
+                broken.append(f"{name}: a step either uses an action or runs a command")
+            if "${{ github." in step.get("run", "") or "${{ inputs." in step.get("run", ""):
+                broken.append(f"{name}: a command with text that others write")
+            if "checkout" in step.get("uses", "") and step.get("with", {}).get("persist-credentials") is not False:
+                broken.append(f"{name}: the token stays in the clone")
+    return broken
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_workflow_may_only_read_and_ends(path: Any) -> None:
-    found = yaml.safe_load(path.read_text())
-    assert found["permissions"] == {"contents": "read"}
-    for job in found["jobs"].values():
-        assert job["timeout-minutes"] <= 60
-        for step in job["steps"]:
-            assert ("uses" in step) != ("run" in step)
-            assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
-            assert "${{ github." not in step.get("run", ""), "what others write is no part of a command"
+def test_a_workflow_is_pinned_and_may_only_read(path: Any) -> None:
+    assert faults(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1", "@v7", "not pinned: - uses: actions/checkout@v7"),
+        ("90b1 # v7.0.1", "90b1", "not pinned: - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1"),
+        ("contents: read", "contents: write", "permissions of the workflow are not only to read"),
+        ("  check:\n", "  check:\n    permissions: {contents: write}\n", "check: permissions"),
+        ("    timeout-minutes: 20\n", "", "check: no limit of time"),
+        ("run: scripts/check", "run: echo ${{ github.head_ref }}", "check: a command with text that others write"),
+        ("persist-credentials: false", "fetch-depth: 1", "check: the token stays in the clone"),
+        ("  pull_request:\n", "  pull_request_target:\n", "an event that gives strangers more rights"),
+        ("run: scripts/check", "run: echo ${{ secrets.KEY }}", "a secret"),
+    ],
+)
+def test_a_fault_is_found(before: str, after: str, fault: str) -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert fault in faults(text.replace(before, after))
+
+
+def test_an_action_has_one_version() -> None:
+    versions = {each for path in FILES for each in re.findall(r"uses: (\S+@\S+ # \S+)", path.read_text())}
+    assert len({version.partition("@")[0] for version in versions}) == len(versions) >= 5
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_scripts_that_it_calls_are_there(path: Any) -> None:
-    called = re.findall(r"\bscripts/\w+", path.read_text())
-    assert called and all((ROOT / name).stat().st_mode & 0o100 for name in called)
+    text = path.read_text()
+    called = re.findall(r"(?<!/)\bscripts/\w+", text)
+    assert all((ROOT / name).stat().st_mode & 0o100 for name in called)
+    reused = re.findall(r"uses: \./(\S+)", text)
+    assert called or (reused and all("workflow_call" in (ROOT / name).read_text() for name in reused))
+
+
+def test_every_push_is_checked_on_each_python_version_of_the_package() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert {"push", "pull_request", "schedule"} <= set(workflow[True])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    for name in ("suite", "wheel"):
+        assert workflow["jobs"][name]["strategy"]["matrix"]["python"] == versions
 
 
 def test_there_is_a_wheel_for_each_platform_of_the_kernels() -> None:

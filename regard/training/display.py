@@ -142,11 +142,11 @@ class NotebookDisplay(TrainingDisplay):
             self._draw()
 
     def _draw(self) -> None:
+        if not self.content:
+            return
         from IPython.display import display
 
         self.last_bar = time.monotonic()
-        if not self.content:
-            return
         if self.handle is None:
             self.handle = display(self.content, raw=True, display_id=True)
         else:
