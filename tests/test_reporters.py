@@ -11,15 +11,17 @@ from typing import Any, get_args
 import pytest
 
 import regard
+from regard import cli
 from regard.config.settings import TrainConfig
 from regard.core.installation import PURPOSES, extra_command
 from regard.errors import ConfigError
 from regard.runs import checkpoint
-from regard.runs.config import load_config
+from regard.runs.config import dump_config, load_config
 from regard.training import trainer
 from regard.training.display import NotebookDisplay
 from regard.training.progress import NullReporter, Outcome, TrainingProgress, TrainingStart, Validation
 from regard.training.reporters import REPORTERS, make_reporters
+from regard.training.trackers import Tracker, hyperparameters, identity
 
 
 class Recorder(NullReporter):
@@ -158,6 +160,23 @@ def test_a_config_names_reporters_of_one_table(config: dict[str, Any]) -> None:
             load_config(config, [f'train.report=["{name}"]'])
 
 
+def test_the_command_line_adds_reporters_once(
+    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Recorder] = []
+
+    def make() -> Recorder:
+        made.append(Recorder())
+        return made[-1]
+
+    for name in ("tensorboard", "mlflow"):
+        monkeypatch.setitem(REPORTERS, name, make)
+    (tmp_path / "config.toml").write_text(dump_config(load_config(config)))
+    options = ["--name", "run", "--runs", str(tmp_path), "--set", "train.report=mlflow,tensorboard", "--tensorboard"]
+    assert cli.run(["train", str(tmp_path / "config.toml"), *options]) == 0
+    assert len(made) == 2 and all(reporter.calls[-1] == "finished 4: steps" for reporter in made)
+
+
 MODULES = {"mlflow": "mlflow", "tensorboard": "torch.utils.tensorboard", "trackio": "trackio", "wandb": "wandb"}
 
 
@@ -215,3 +234,33 @@ def test_a_stopped_training_names_the_call_in_a_notebook(capsys: pytest.CaptureF
     assert (
         capsys.readouterr().out == "stopped by a reporter and saved at step 3; to continue: call regard.train again\n"
     )
+
+
+@pytest.mark.parametrize(("every", "steps"), [(1, [1, 2, 3, 4]), (3, [1, 3]), (10, [1])])
+def test_a_tracker_records_some_updates_and_all_validations(
+    every: int, steps: list[int], config: dict[str, Any], tmp_path: Path
+) -> None:
+    class Records(Tracker):
+        def __init__(self) -> None:
+            super().__init__(every)
+            self.records: list[tuple[int, set[str]]] = []
+
+        def record(self, figures: dict[str, float], step: int) -> None:
+            self.records.append((step, set(figures)))
+
+    tracker = Records()
+    regard.train(config, tmp_path / "run", reporter=tracker)
+    names = {f"train/{name}" for name in ("loss", "nll", "rate", "norm")}
+    assert [step for step, figures in tracker.records if figures == names] == steps
+    validations = [step for step, figures in tracker.records if {"validation/loss", "validation/accuracy"} <= figures]
+    assert validations == [2, 4]
+
+
+def test_a_training_keeps_its_identity(config: dict[str, Any], tmp_path: Path) -> None:
+    run = regard.train(config, tmp_path / "run", reporter=Recorder("updated 1"))
+    other, before = regard.train(config, tmp_path / "other"), identity(run)
+    regard.train(config, run)
+    assert identity(run) == before != identity(other)
+    parameters = hyperparameters(TrainingStart(run, load_config(config), 7, 0))
+    assert parameters["train.steps"] == 4 and parameters["parameters"] == 7 and parameters["train.report"] == "[]"
+    assert all(isinstance(value, str | int | float) for value in parameters.values())

@@ -21,14 +21,14 @@ class Tracker(NullReporter):
     """Base of reporters that write named numbers to an experiment tracker.
 
     Args:
-        every: updates between two records of training; validations are always recorded.
+        every: updates between two records of training. The first update and all validations are always recorded.
     """
 
     def __init__(self, every: int = 10) -> None:
         self.every = every
 
     def updated(self, progress: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
-        if progress.step % self.every == 0:
+        if progress.step == 1 or progress.step % self.every == 0:
             self.record({f"train/{name}": figures[name] for name in FIGURES}, progress.step)
 
     def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None:
