@@ -14,13 +14,15 @@ from regard.errors import ConfigError, ModelError
 EPILOG = epilog(
     "regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de",
     'regard import gpt2 runs/gpt2 && regard generate runs/gpt2 --prompt "Once upon a time"',
+    "regard import wmt16.en-de/checkpoint_best.pt runs/wmt16 && regard translate runs/wmt16",
     "regard import bert-base-uncased runs/bert && regard train labeled.tsv --set model.encoder.from=runs/bert",
 )
 
 Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="FOLDER", help="Model saved by transformers: Marian (OPUS-MT), a language model, or an encoder."
+        metavar="FOLDER",
+        help="Model of transformers, fairseq, Joey NMT, OpenNMT-py or Sockeye; of several checkpoints, name the file.",
     ),
 ]
 New = Annotated[Path, typer.Argument(metavar="RUN", help="New run folder; must not exist.")]
@@ -32,17 +34,19 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(folder: Folder, run: New) -> None:
-    """Create a run folder from a transformers model: Marian (translation), a language model or an encoder.
+    """Create a run folder from a model of another library. No pickle is loaded.
 
-    Supported language models: Llama, Mistral, Qwen 2, GPT-2, and GPT-NeoX without parallel residual.
+    Language models of transformers: Llama, Mistral, Qwen 2, GPT-2, and GPT-NeoX without parallel residual.
 
-    Supported encoders: BERT, RoBERTa, DistilBERT, ModernBERT and ESM.
+    Encoders of transformers: BERT, RoBERTa, DistilBERT, ModernBERT and ESM.
+
+    Translation: Marian of transformers (OPUS-MT); Transformers of fairseq, Joey NMT, OpenNMT-py and Sockeye 3.
     """
     from regard.share.import_folder import import_folder
 
     if run.exists() or run.is_symlink():
         raise ConfigError(f"{run} already exists", where=str(run), help="choose a new folder, or remove this one")
-    if not folder.is_dir():
+    if not folder.exists():
         help = "download the model first; the name of a model on a hub is not enough"
         raise ModelError(f"the folder {folder} does not exist", where=str(folder), help=help)
     imported = import_folder(folder, run)

@@ -22,6 +22,7 @@ PURPOSES = {
     "dev": "tests and checks of the code",
     "docs": "the docs site",
     "images": "PNG and JPEG files",
+    "import": "import from Joey NMT and Sockeye",
     "mlflow": "reports of a training to MLflow",
     "music": "reading and writing MIDI files",
     "notebooks": "the notebooks of the tutorials",

@@ -7,10 +7,11 @@ Names of classes and functions stay names. An object that a pickle would make by
 
 from __future__ import annotations
 
+import io
 import pickletools
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from regard.errors import DataError
 
 MOST = 50_000_000  # opcodes of one pickle
 MOST_BYTES = 256 << 20  # that it makes of text: a few opcodes may make a long one again and again
+PERSISTENT = "persistent"  # name of a reference to data outside the pickle, whose argument is its id
 ARRAY_TYPES = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
 MARK = object()
 
@@ -37,21 +39,22 @@ class PickledObject:
         self.pairs: list[tuple[Any, Any]] = []
 
 
-def read_opcodes(contents: bytes, where: str) -> Any:
+def read_opcodes(contents: bytes | IO[bytes], where: str, limit: int = MOST) -> Any:
     """Return the value of a pickle: numbers, texts, bytes, lists, tuples, dicts with plain keys, and ``PickledObject``.
 
     Args:
-        contents: the pickle, of any protocol.
+        contents: the pickle, of any protocol; of a file, one pickle is read.
         where: its place, for messages.
+        limit: the maximum number of opcodes; each takes up to 70 bytes of memory, and its text.
 
     Raises:
         DataError: the pickle is damaged, or has an opcode outside the closed list.
     """
-    machine = _Machine()
+    machine = _Machine(limit)
     try:
         with warnings.catch_warnings():  # pickletools warns of wrong escapes in text
             warnings.simplefilter("ignore")
-            return machine.value(contents)
+            return machine.value(io.BytesIO(contents) if isinstance(contents, bytes) else contents)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, UnicodeError) as error:
         why = str(error) or type(error).__name__
         raise DataError("cannot read the values of a pickle", where=where, why=why) from error
@@ -75,12 +78,13 @@ def read_array(value: Any, where: str) -> npt.NDArray[Any]:
 class _Machine:
     """The stack and the memo of a pickle."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.made = 0  # bytes of text
+        self.limit = limit
 
-    def value(self, contents: bytes) -> Any:
+    def value(self, contents: IO[bytes]) -> Any:
         """Return the value of a pickle. ValueError and others if it is damaged."""
         for number, (opcode, argument, _) in enumerate(pickletools.genops(contents)):
             if opcode.name == "STOP":
@@ -88,7 +92,7 @@ class _Machine:
                 if value is MARK:
                     raise ValueError("a mark is no value")
                 return value
-            if number >= MOST:
+            if number >= self.limit:
                 raise ValueError("it has too many opcodes")
             self.run(opcode.name, argument)
         raise ValueError("it has no end")
@@ -130,7 +134,7 @@ class _Machine:
         if isinstance(target, PickledObject):
             target.pairs.extend(pairs)
         else:
-            target.update(pairs)
+            target.update(_with_plain_keys(pairs))
 
     def call(self) -> None:
         """Make an object of a name and its arguments. Text that represents bytes becomes bytes."""
@@ -157,9 +161,21 @@ class _Machine:
         values = self.marked() if count is None else [self.stack.pop() for _ in range(count)][::-1]
         self.stack.append(tuple(values))
 
+    def dict(self) -> None:
+        values = self.marked()
+        self.stack.append(dict(_with_plain_keys(zip(values[::2], values[1::2], strict=True))))
+
     def name(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         self.stack.append(PickledObject(f"{module} {name}"))
+
+
+def _with_plain_keys(pairs: Iterable[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
+    """Yield the pairs. ValueError for a key of nested tuples: its hash would exhaust the stack of C."""
+    for key, value in pairs:
+        if isinstance(key, tuple) and any(isinstance(part, tuple) for part in key):
+            raise ValueError("a key of a dict is nested")
+        yield key, value
 
 
 CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "MARK": MARK}
@@ -179,7 +195,7 @@ STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "SETITEM": lambda m, _: m.assign([m.stack.pop(), m.stack.pop()][::-1]),
     "SETITEMS": lambda m, _: m.assign(m.marked()),
     "LIST": lambda m, _: m.stack.append(m.marked()),
-    "DICT": lambda m, _: m.stack.append(dict(zip(*[iter(m.marked())] * 2, strict=True))),
+    "DICT": lambda m, _: m.dict(),
     "TUPLE": lambda m, _: m.tuple(None),
     "TUPLE1": lambda m, _: m.tuple(1),
     "TUPLE2": lambda m, _: m.tuple(2),
@@ -187,4 +203,5 @@ STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "REDUCE": lambda m, _: m.call(),
     "NEWOBJ": lambda m, _: m.call(),
     "BUILD": lambda m, _: m.build(),
+    "BINPERSID": lambda m, _: m.stack.append(PickledObject(PERSISTENT, (m.stack.pop(),))),
 }

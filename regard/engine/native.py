@@ -370,6 +370,8 @@ def encoder_obstacle(encoder: Encoder) -> str | None:
     """Return the reason why torch computes this encoder, or None if the kernels can."""
     if type(encoder) is not TransformerEncoder or type(encoder.embedding) is not TokenInput:
         return "it is not the Transformer's encoder of tokens"
+    if not encoder.embedding.reads_end:
+        return "it does not read the end symbol"
     if encoder.embedding.values is not None:
         return "its layers add token vectors to the attention values"
     if encoder.embedding.segments is not None or type(encoder.embedding.norm) is not nn.Identity:

@@ -71,6 +71,10 @@ class Input(nn.Module, ABC):
         """Scale for inputs of which this share was masked. Raises ValueError for inputs without tokens."""
         raise ValueError("token dropout requires an input of tokens, which this input is not")
 
+    def hide_end(self) -> None:
+        """Treat the end symbol as padding. Raises ValueError for inputs without tokens."""
+        raise ValueError("only an input of tokens has an end symbol, and this input is not one")
+
     def add_segments(self, segments: int) -> None:
         """Add a table of vectors of the texts of a row. Raises ValueError for inputs without tokens."""
         raise ValueError("segments require an input of tokens, which this input is not")
@@ -123,6 +127,8 @@ class TokenInput(Input):
     ``token_dropout`` s, from ``drop_tokens``: as in ESM-2's code (Lin et al. 2023). E is multiplied by (1 − s) / (1 −
     share of ``mask`` in the row). The vector of ``mask`` is 0.
 
+    ``reads_end`` is False after ``hide_end``: END is then padding for all that reads the result.
+
     Args:
         weight: E (types, width).
         mask: token of masked models; None: unknown.
@@ -133,10 +139,18 @@ class TokenInput(Input):
 
     def __init__(self, weight: nn.Parameter, *, mask: int | None = None) -> None:
         super().__init__(weight.shape[1], scale=math.sqrt(weight.shape[1]))
-        self.mask, self.token_dropout = mask, 0.0
+        self.mask, self.token_dropout, self.reads_end = mask, 0.0, True
         self.register_parameter("values", None)
         self.register_parameter("segments", None)
         self.weight = weight
+
+    def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Embedded:
+        if not self.reads_end:
+            span = span._replace(valid=span.valid & (inputs != END))
+        return super().forward(inputs, span)
+
+    def hide_end(self) -> None:
+        self.reads_end = False
 
     def add_values(self, features: int) -> None:
         self.values = nn.Parameter(torch.empty(len(self.weight), features).normal_())

@@ -46,7 +46,7 @@ class ForeignTensors:
             stored = self._file.get_slice(self._stored[name])
             if tuple(stored.get_shape()) != shape:
                 raise invalid_folder(
-                    self.path, f"{name} has the shape {stored.get_shape()}; config.json implies {list(shape)}"
+                    self.path, f"{name} has the shape {stored.get_shape()}; the config implies {list(shape)}"
                 )
             if stored.get_dtype() not in FLOATS:
                 raise invalid_folder(

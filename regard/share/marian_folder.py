@@ -26,11 +26,13 @@ Types = Annotated[int, Field(ge=4, le=1 << 24)]
 Piece = Annotated[int, Field(ge=0)]
 
 
-class _Settings(BaseModel):
+class FolderSettings(BaseModel):
+    """Base of settings in the files of another toolkit; keys that Regard does not need are ignored."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-class MarianModel(_Settings):
+class MarianModel(FolderSettings):
     """Keys of ``config.json`` that determine the model; defaults as in transformers."""
 
     model_type: Literal["marian"]
@@ -73,7 +75,7 @@ class MarianModel(_Settings):
         return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-class MarianSearch(_Settings):
+class MarianSearch(FolderSettings):
     """Search settings in ``generation_config.json``."""
 
     num_beams: int = Field(1, ge=1, le=100)
@@ -85,14 +87,14 @@ class MarianSearch(_Settings):
         return self.length_penalty if 0 <= self.length_penalty <= 10 else 1.0
 
 
-class MarianLanguages(_Settings):
+class MarianLanguages(FolderSettings):
     """Languages in ``tokenizer_config.json``."""
 
     source_lang: str = ""
     target_lang: str = ""
 
 
-Settings = TypeVar("Settings", bound=_Settings)
+Settings = TypeVar("Settings", bound=FolderSettings)
 
 
 def weights_file(folder: Path, kind: str = "MarianMTModel") -> Path:

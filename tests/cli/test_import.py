@@ -109,3 +109,20 @@ def test_a_checkpoint_that_no_training_will_save_is_told(
     done = regard("translate", tmp_path / "run", "--checkpoint", "best", input="the cat\n")
     assert isinstance(done.exception, ModelError)
     assert "--checkpoint last" in str(done.exception) and "--resume" not in str(done.exception)
+
+
+def test_the_command_imports_a_file_and_reports_how_to_write_text(
+    regard: Callable[..., Result], tmp_path: Path
+) -> None:
+    pytest.importorskip("yaml", reason="the writer of checkpoints needs it")
+    from tests.share.toolkit_checkpoints import write_opennmt
+
+    write_opennmt(tmp_path, bias=True)
+    (tmp_path / "model_step_2.pt").write_bytes((tmp_path / "model_step_1.pt").read_bytes())
+    refused = regard("import", tmp_path, tmp_path / "run")
+    assert "several checkpoints" in str(refused.exception) and "model_step_2.pt" in str(refused.exception)
+    done = regard("import", tmp_path / "model_step_2.pt", tmp_path / "run")
+    assert done.exit_code == 0 and "segment text" in done.output, done.output
+    assert regard("translate", tmp_path / "run", "--max-length", "5", input="s1 s2\n\n").exit_code == 0
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "OpenNMT-py, model_step_2.pt" in card

@@ -97,13 +97,15 @@ def _extend(config: TransformerEncoderConfig, input: Input) -> None:
         "segments": lambda: input.add_segments(config.segments),
         "token_dropout": lambda: input.drop_tokens(config.token_dropout),
     }
+    if not config.reads_end:
+        options["reads_end"] = input.hide_end
     for key, add in options.items():
-        if getattr(config, key):
+        if getattr(config, key) or key == "reads_end":
             try:
                 add()
             except ValueError as problem:
                 where, what = f"model.encoder.{key}", f"`{key}` is not available for this input"
-                raise ConfigError(what, where=where, why=str(problem), help=f"--set {where}=0") from problem
+                raise ConfigError(what, where=where, why=str(problem), help=f"omit {where}") from problem
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:

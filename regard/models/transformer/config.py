@@ -132,6 +132,9 @@ class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
         description="share s of masks in earlier training, as in ESM-2: embeddings are multiplied by 1 − s over the "
         "share of tokens that are not masked, and masks have no embedding",
     )
+    reads_end: bool = Field(
+        True, description="read the end symbol of a source; false as in OpenNMT-py, which has no such symbol in sources"
+    )
     global_every: int | None = Field(
         None,
         ge=1,

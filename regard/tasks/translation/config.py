@@ -151,6 +151,12 @@ class TranslationConfig(RunConfig):
         return one_line_summary(self.model)
 
     @property
+    def import_note(self) -> str | None:
+        if self.data.train or self.data.tokenizer.kind != "pretokenized":
+            return None
+        return "the run reads and writes pieces separated by spaces: segment text as in the training of the model"
+
+    @property
     def reads_with(self) -> tuple[str, TokenizerConfig]:
         data = self.data
         return ("joint", data.tokenizer) if data.joint else ("source", data.source_tokenizer or data.tokenizer)
