@@ -23,7 +23,7 @@ from regard.models.gap_gate import GapGate
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
-from regard.share.encoder_format import obstacle
+from regard.share.encoder_format import obstacles
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
 from regard.tasks.masked.baseline import make_tables
@@ -208,7 +208,7 @@ def test_it_is_the_baseline_and_not_exported() -> None:
     case = wide_case("words")
     with pytest.raises(ConfigError, match=r"model\.wide"):
         load_config(case.tables, ["train.baseline=false"])
-    assert "model.wide=false" in str(obstacle(case.task.export_form(case.config), case.config))
+    assert "model.wide=false" in str(obstacles(case.task.export_form(case.config), case.config))
 
 
 def test_a_network_that_adds_nothing_is_left_out(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.windows import Windows
 from regard.native.library import library
 from regard.runs.config import load_config
-from regard.share.encoder_format import obstacle
+from regard.share.encoder_format import obstacles
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.find_config import find_config
 from regard.tasks.influence import BATCH_ROWS
@@ -357,8 +357,8 @@ def test_settings_without_a_meaning_are_refused(data: dict[str, Any], model: dic
 
 def test_an_export_refuses_windows_with_the_reason() -> None:
     config = load_config({"task": "classification", "data": {"train": [], "long_texts": "windows"}})
-    reason = obstacle(find_task("classification").export_form(config), config)  # type: ignore[misc, arg-type]
-    assert reason is not None and "it reads long texts in windows" in reason and "data.long_texts=cropped" in reason
+    reason = "; ".join(obstacles(find_task("classification").export_form(config), config))  # type: ignore[misc, arg-type]
+    assert "it reads long texts in windows" in reason and "data.long_texts=cropped" in reason
 
 
 def test_a_config_without_the_keys_truncates() -> None:

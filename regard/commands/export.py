@@ -59,12 +59,15 @@ def export(
     from regard.share.export_format import export_format, missing_library, require_libraries
 
     opened = RunFolder.open(run)
-    format = export_format(to, opened)
+    format = export_format(to, opened.config, str(run))
     opened.weights_path(checkpoint)  # raises the error of a run that is its baseline alone
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} already exists", where=str(folder), help="choose a new folder, or remove this one")
-    if (reason := format.obstacle(opened)) is not None:
-        raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
+    training = f"a new training can choose such settings: regard train … --for {to}"
+    if reasons := [*format.obstacles(opened.config), *format.codec_obstacles(opened)]:
+        raise ConfigError(
+            f"this model cannot be exported to {to}", where=str(run), why="; ".join(reasons), help=training
+        )
     require_libraries(to, format)
     missing = missing_library(format)
     model = format.open(opened, checkpoint)

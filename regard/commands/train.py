@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -29,6 +29,7 @@ EPILOG = epilog(
     "regard train train.conllu --valid-file dev.conllu",
     "regard train book.txt",
     "regard train nodes.csv edges.csv",
+    "regard train reviews.csv --for transformers",
     "regard train multi30k --set train.lr=3e-3 --name first",
     "regard train reviews.csv --folds 5 -o predictions.csv",
     "regard train --resume runs/first",
@@ -72,6 +73,10 @@ What = Annotated[
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a key of the config: KEY=VALUE; may be repeated.")
 ]
+For = Annotated[
+    Literal["ctranslate2", "marian", "onnx", "transformers"] | None,
+    typer.Option("--for", help="Train a model that can be exported to this format; refuse other settings first."),
+]
 Resumed = Annotated[
     Path | None,
     typer.Option(
@@ -114,6 +119,7 @@ def train(
     valid_file: ValidFile = None,
     task: TaskName = None,
     set_: Overrides = None,
+    for_: For = None,
     name: Annotated[str | None, typer.Option(help="Use this name for the run folder in --runs.")] = None,
     runs: Annotated[Path, typer.Option(help="Create run folders in this folder.")] = Path("runs"),
     resume: Resumed = None,
@@ -138,7 +144,10 @@ def train(
     to resume.
     """
     overrides = [*([f"task.kind={task}"] if task else []), *(set_ or [])]
-    new = _NewRun(what or [], _held_out(valid, valid_file), overrides, name, runs)
+    new = _NewRun(what or [], _held_out(valid, valid_file), overrides, name, runs, for_)
+    if for_ is not None and (resume or continue_):
+        why = "the run already has its config"
+        raise ConfigError("--for is only for a new run", where="--for", why=why, help="omit --for")
     job = _select_job(new, resume, continue_)
     display = partial(open_display, report=("tensorboard",) if tensorboard else ())
     if folds is not None:
@@ -210,11 +219,17 @@ class _NewRun(NamedTuple):
     overrides: list[str]
     name: str | None
     runs: Path
+    export: str | None = None
 
     def config(self) -> RunConfig:
         from regard.tasks.find_config import find_config
 
-        return find_config(self.what, self.held_out, self.overrides, log=partial(typer.echo, err=True))
+        log, target = partial(typer.echo, err=True), None
+        if self.export is not None:
+            from regard.share.export_target import ExportTarget
+
+            target = ExportTarget(self.export)
+        return find_config(self.what, self.held_out, self.overrides, log=log, target=target)
 
     def requested_name(self, config: RunConfig) -> str | None:
         """Return the requested name of the folder; None if the user did not set one."""

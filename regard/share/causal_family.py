@@ -168,10 +168,10 @@ class CausalFamily:
     config: Callable[[LanguageModelConfig], dict[str, Any]]
     settings: type[CausalSettings]
 
-    def obstacle(self, config: LanguageModelConfig) -> str | None:
-        """Return the reason why the family cannot represent this model; None if it can."""
+    def obstacles(self, config: LanguageModelConfig) -> list[str]:
+        """Return all reasons why the family cannot represent this model."""
         reasons = stack_reasons(config) | self.reasons(config.model.decoder)
-        return next((reason for reason, holds in reasons.items() if holds), None)
+        return [reason for reason, holds in reasons.items() if holds]
 
 
 def biased(stack: CausalStackConfig) -> tuple[str, ...]:

@@ -10,20 +10,20 @@ import json
 from typing import Any
 
 from regard.data.tokenizers.subword import HuggingFaceTokenizer
-from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
 
 
-def tokenizer_obstacle(tokenizer: Tokenizer) -> str | None:
-    """Return the reason why a tokenizer cannot be exported; None if it can."""
-    if tokenizer.config.lowercase:
-        return "its tokenizer lowercases text"
-    if tokenizer.config.kind not in ("byte", "character", "byte-bpe"):
-        return f"its tokenizer has the kind {tokenizer.config.kind}"
-    return None
+def tokenizer_obstacles(config: TokenizerConfig) -> list[str]:
+    """Return all reasons why a tokenizer of this config cannot be exported."""
+    reasons = {
+        "its tokenizer lowercases text": config.lowercase,
+        f"its tokenizer has the kind {config.kind}": config.kind not in ("byte", "character", "byte-bpe"),
+    }
+    return [reason for reason, holds in reasons.items() if holds]
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, context: int, closed: str | None = None) -> dict[str, Any]:
-    """Return the JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``tokenizer_obstacle`` must be None.
+    """Return the JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``tokenizer_obstacles`` must be empty.
 
     Args:
         tokenizer: the tokenizer.

@@ -43,16 +43,16 @@ EQUAL_KEYS = (
 )  # fmt: skip
 
 
-def obstacle(config: ModelConfig) -> str | None:
-    """Return the reason why this model cannot be exported to CTranslate2; None if it can."""
+def obstacles(config: ModelConfig) -> list[str]:
+    """Return all reasons why this model cannot be exported to CTranslate2."""
     sides = transformer_sides(config)
     if sides is None:
-        return "its encoder and decoder are not both Transformers"
+        copies = ["its outputs copy from the source"] if config.copying else []
+        return ["its encoder and decoder are not both Transformers", *copies]
     encoder, decoder = sides
     different = [key for key in EQUAL_KEYS if getattr(encoder, key) != getattr(decoder, key)]
-    if different:
-        return f"its encoder and decoder differ in {', '.join(different)}"
     reasons = {
+        f"its encoder and decoder differ in {', '.join(different)}": bool(different),
         "its mixer is not self-attention": not all(side.mixer.is_attention for side in sides),
         "its attention is not the scaled dot product": decoder.cross_attention != MechanismConfig()
         or any(side.mixer != MixerConfig() for side in sides),
@@ -71,7 +71,7 @@ def obstacle(config: ModelConfig) -> str | None:
         "its layers are reversible": any(side.execution == "reversible" for side in sides),
         "its layers add the embedding again (`embedding_residual`)": any(side.embedding_residual for side in sides),
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return [reason for reason, holds in reasons.items() if holds]
 
 
 def transformer_sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, TransformerDecoderConfig] | None:
@@ -83,7 +83,7 @@ def transformer_sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, Tr
 
 
 def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ``obstacle`` must be None."""
+    """Write the model into a new folder, in float32. ``obstacles`` must be empty."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     sides = transformer_sides(config)
@@ -106,7 +106,7 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
         register(tokenizer.pieces(range(len(tokenizer))))
     begin, end, unknown = (SPECIALS[number] for number in (BEGIN, END, UNKNOWN))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = begin, end, unknown
-    spec.config.decoder_start_token, spec.config.add_source_eos = begin, True
+    spec.config.decoder_start_token, spec.config.add_source_eos = begin, encoder.reads_end
     spec.config.layer_norm_epsilon = encoder.normalization_epsilon or EPSILON[encoder.normalization]
     spec.validate()
     spec.optimize(quantization=None)
@@ -203,7 +203,7 @@ def _export(export: PairExport, folder: Path) -> None:
 FORMAT = pair_format(
     _export,
     lambda model, folder: decoder(folder, model.source, model.target),
-    obstacle=lambda run: obstacle(run.config.model),
+    obstacles=lambda config: obstacles(config.model),
     libraries=("ctranslate2",),
     max_positions=lambda: POSITIONS,
 )

@@ -16,20 +16,23 @@ from regard.attention.positions.absolute import sinusoids
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
 from regard.core.export_forms import EncoderForm
-from regard.data.tokenizers.catalog import load_tokenizer
+from regard.core.task_table import locate
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.models.position_config import RotaryConfig
 from regard.runs.run_folder import RunFolder
 from regard.share.encoder_family import EncoderFamily, keys_that_fit
 from regard.share.encoder_head import HEADS
 from regard.share.encoder_parity import EncoderParity, compare_encoders
-from regard.share.encoder_tokenizer import encoder_tokenizer_files, encoder_tokenizer_obstacle
+from regard.share.encoder_tokenizer import encoder_tokenizer_files, encoder_tokenizer_obstacles
 from regard.share.export_format import ExportFormat, lines_to_compare
 from regard.tasks.load import load_net
 
+# Settings with which an encoder that is not a Transformer becomes one that transformers has.
+TRANSFORMER = ["model.norm=pre", "model.position=rotary", "model.activation=gelu"]
 
-def obstacle(form: EncoderForm, config: Any) -> str | None:
-    """Return the reasons why no class can represent a model, with the settings that change them; None if one can."""
+
+def reasons_against(form: EncoderForm, config: Any) -> dict[str, str]:
+    """Return all reasons why no class can represent a model, each with the setting that changes it, or ""."""
     reasons: dict[str, str] = {}
     encoder = config.model.encoder
     if encoder.kind != "transformer":
@@ -37,19 +40,21 @@ def obstacle(form: EncoderForm, config: Any) -> str | None:
     else:
         _, reasons = keys_that_fit(encoder)
         reasons |= HEADS[form.head].obstacles(encoder)
-    reasons |= form.obstacles
-    if not reasons:
-        return None
+    return reasons | dict(form.obstacles)
+
+
+def obstacles(form: EncoderForm, config: Any) -> list[str]:
+    """Return all reasons why no class can represent a model, with the settings that change them."""
+    reasons = reasons_against(form, config)
     keys = [key for key in reasons.values() if key]
-    needed = (
-        ["model.norm=pre", "model.position=rotary", "model.activation=gelu"] if encoder.kind != "transformer" else []
-    )
+    needed = TRANSFORMER if config.model.encoder.kind != "transformer" else []
     advice = f"; train it with {' '.join(f'--set {key}' for key in (*keys, *needed))}" if keys else ""
-    return "; ".join(reasons) + (advice if len(keys) == len(reasons) else "")
+    complete = advice if len(keys) == len(reasons) else ""
+    return ["; ".join(reasons) + complete] if reasons else []
 
 
 def write(form: EncoderForm, config: Any, net: nn.Module, codecs: Any, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ``obstacle`` must be None.
+    """Write the model into a new folder, in float32. ``obstacles`` must be empty.
 
     Args:
         form: the form of the network.
@@ -147,20 +152,21 @@ class EncoderExport:
         return compare_encoders(self.form, self.net, self.codecs, model, reader, inputs)
 
 
-def _form(run: RunFolder) -> EncoderForm:
-    declared = run.task.export_form
-    form = None if declared is None else declared(run.config)
+def _form(config: Any) -> EncoderForm:
+    declared = locate(config.task.kind).task().export_form
+    form = None if declared is None else declared(config)
     assert isinstance(form, EncoderForm)
     return form
 
 
 def _open(run: RunFolder, checkpoint: str | None) -> EncoderExport:
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device="cpu")
-    return EncoderExport(run, _form(run), net.eval(), codecs)
+    return EncoderExport(run, _form(run.config), net.eval(), codecs)
 
 
-def _obstacle(run: RunFolder) -> str | None:
-    return obstacle(_form(run), run.config) or encoder_tokenizer_obstacle(load_tokenizer(run.tokenizers, "text"))
+def _obstacles(config: Any) -> list[str]:
+    tokenizer = getattr(config.data, "tokenizer", None)
+    return [*obstacles(_form(config), config), *(encoder_tokenizer_obstacles(tokenizer) if tokenizer else [])]
 
 
-FORMAT = ExportFormat(form=EncoderForm, open=_open, obstacle=_obstacle, compared_by="transformers")
+FORMAT = ExportFormat(form=EncoderForm, open=_open, obstacles=_obstacles, compared_by="transformers")

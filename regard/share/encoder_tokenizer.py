@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer
-from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacle
+from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
+from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacles
 
 MASK = "<mask>"
 
 
-def encoder_tokenizer_obstacle(tokenizer: Tokenizer) -> str | None:
-    """Return the reason why a tokenizer cannot be exported, and the kinds that can; None if it can."""
-    if tokenizer.config.kind == "word" and not tokenizer.config.lowercase:
-        return None
-    reason = tokenizer_obstacle(tokenizer)
-    return (
-        None if reason is None else f"{reason}; supported are word, character, byte and byte-bpe, without lowercasing"
-    )
+def encoder_tokenizer_obstacles(config: TokenizerConfig) -> list[str]:
+    """Return all reasons why a tokenizer of this config cannot be exported, and the kinds that can."""
+    if config.kind == "word" and not config.lowercase:
+        return []
+    reasons = "; ".join(tokenizer_obstacles(config))
+    return [f"{reasons}; supported are word, character, byte and byte-bpe, without lowercasing"] if reasons else []
 
 
 def encoder_tokenizer_files(tokenizer: Tokenizer, *, columns: int, mask: bool) -> dict[str, Any]:
-    """Return the JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``encoder_tokenizer_obstacle`` must be None.
+    """Return the JSON of ``tokenizer.json`` and ``tokenizer_config.json``.
 
     Args:
         tokenizer: the tokenizer.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.core.installation import extra_command
+from regard.core.task_table import locate
 from regard.data.text_files import read_lines
 from regard.errors import ConfigError
 
@@ -62,7 +63,8 @@ class ExportFormat:
     Args:
         open: (run, checkpoint name) → the opened model.
         form: the form of network that the format represents, as tasks declare it; None: any run.
-        obstacle: run → the reason why the format cannot represent its model; None if it can.
+        obstacles: config of a run → all reasons why the format cannot represent its model.
+        codec_obstacles: run → all reasons that only its codecs show.
         libraries: Python modules that ``Export.write`` imports.
         compared_by: the Python module that ``Export.compare`` imports, if any.
         finish: folder → None; called after ``parity.json`` is written.
@@ -70,15 +72,21 @@ class ExportFormat:
 
     open: Callable[[RunFolder, str | None], Export]
     form: type[ExportForm] | None = None
-    obstacle: Callable[[RunFolder], str | None] = lambda run: None
+    obstacles: Callable[[Any], list[str]] = lambda config: []
+    codec_obstacles: Callable[[RunFolder], list[str]] = lambda run: []
     libraries: tuple[str, ...] = ()
     compared_by: str | None = None
     finish: Callable[[Path], None] = lambda folder: None
 
-    def fits(self, run: RunFolder) -> bool:
-        """Return whether the task of a run declares the form of this format."""
-        declared = run.task.export_form
-        return self.form is None or (declared is not None and isinstance(declared(run.config), self.form))
+    def form_of(self, config: Any) -> ExportForm | None:
+        """Return the form of network that the task of a config declares; None if it declares none."""
+        declared = locate(config.task.kind).task().export_form
+        form: ExportForm | None = None if declared is None else declared(config)
+        return form
+
+    def fits(self, config: Any) -> bool:
+        """Return whether the task of a config declares the form of this format."""
+        return self.form is None or isinstance(self.form_of(config), self.form)
 
 
 def export_formats(name: str) -> list[ExportFormat]:
@@ -86,17 +94,17 @@ def export_formats(name: str) -> list[ExportFormat]:
     return [import_module(module).FORMAT for module in EXPORT_FORMATS[name]]
 
 
-def export_format(name: str, run: RunFolder) -> ExportFormat:
-    """Return the format of this name that writes the run. Raises ConfigError if none does."""
+def export_format(name: str, config: Any, where: str) -> ExportFormat:
+    """Return the format of this name that writes runs of a config. Raises ConfigError if none does."""
     formats = export_formats(name)
     for format in formats:
-        if format.fits(run):
+        if format.fits(config):
             return format
-    fitting = [other for other in EXPORT_FORMATS if any(format.fits(run) for format in export_formats(other))]
+    fitting = [other for other in EXPORT_FORMATS if any(format.fits(config) for format in export_formats(other))]
     forms = " or ".join(format.form.noun for format in formats if format.form is not None)
     raise ConfigError(
-        f"--to {name} is for {forms}; the task of this run is {run.config.task.kind}",
-        where=str(run.path),
+        f"--to {name} is for {forms}; the task of this run is {config.task.kind}",
+        where=where,
         help=f"--to {' or '.join(', '.join(fitting).rsplit(', ', 1))}",
     )
 

@@ -46,26 +46,35 @@ class TensorName(NamedTuple):
     along: int | None  # the dimension of the features of the residual stream
 
 
-def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str | None:
-    """Return the reason why this model cannot be exported to Marian; None if it can."""
-    if (reason := ctranslate2.obstacle(config)) is not None:
-        return reason
-    encoder, decoder = _sides(config)
+def obstacles(config: ModelConfig) -> list[str]:
+    """Return all reasons why a model of this config cannot be exported to Marian."""
+    general, sides = ctranslate2.obstacles(config), ctranslate2.transformer_sides(config)
+    if sides is None:
+        return general
+    encoder, decoder = sides
     reasons = {
         "its sub-layers are pre-norm (`norm`)": encoder.norm != "post",
         f"its normalization is {encoder.normalization}": encoder.normalization != "layer",
         "its `normalization_epsilon` is not 1e-5": encoder.normalization_epsilon not in (None, 1e-5),
         f"its positions are {encoder.position.kind}": encoder.position.kind != "sinusoidal",
-        f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
+        f"its activation is {encoder.activation}": encoder.activation
+        in set(ctranslate2.ACTIVATIONS) - set(ACTIVATIONS),
         "its encoder and decoder differ in dropout": encoder.dropout != decoder.dropout,
+        "its encoder does not read the end symbol": not encoder.reads_end,
     }
+    return [*general, *(reason for reason, holds in reasons.items() if holds)]
+
+
+def tokenizer_obstacles(source: Tokenizer, target: Tokenizer) -> list[str]:
+    """Return all reasons why tokenizers cannot be exported to Marian."""
+    reasons: dict[str, bool] = {}
     for side, tokenizer in (("source", source), ("target", target)):
         reasons |= {
             f"its {side} tokenizer is not a SentencePiece model": not isinstance(tokenizer, SentencePieceTokenizer),
             f"its {side} tokenizer lowercases text": tokenizer.config.lowercase,
             f"its {side} tokenizer has pieces with equal spelling": len(_vocabulary(tokenizer)) < len(tokenizer) - 1,
         }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return [reason for reason, holds in reasons.items() if holds]
 
 
 def _sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, TransformerDecoderConfig]:
@@ -75,7 +84,7 @@ def _sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, TransformerDe
 
 
 def write(model: EncoderDecoder, config: Any, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ``obstacle`` must be None."""
+    """Write the model into a new folder, in float32. ``obstacles`` must be empty."""
     assert isinstance(source, SentencePieceTokenizer) and isinstance(target, SentencePieceTokenizer)
     folder.mkdir(parents=True)
     weights = safetensors.torch.save(_tensors(model, config.model), metadata={"format": "pt"})
@@ -274,7 +283,8 @@ def _export(export: PairExport, folder: Path) -> None:
 FORMAT = pair_format(
     _export,
     lambda model, folder: decoder(folder),
-    obstacle=lambda run: obstacle(run.config.model, *run.task.open(run).codecs),
+    obstacles=lambda config: obstacles(config.model),
+    codec_obstacles=lambda run: tokenizer_obstacles(*run.task.open(run).codecs),
     compared_by="transformers",
     max_positions=lambda: POSITIONS,
 )

@@ -159,20 +159,21 @@ def _export(export: PairExport, folder: Path) -> None:
     shutil.copytree(export.run.tokenizers, folder / "tokenizer")
 
 
-def obstacle(config: ModelConfig) -> str | None:
-    """Return the reason, known from the config, why this model cannot be exported to ONNX; None if it may be."""
+def obstacles(config: ModelConfig) -> list[str]:
+    """Return all reasons, known from the config, why this model cannot be exported to ONNX."""
     decoder = config.decoder
-    if config.copying:
-        return "its outputs copy from the source"
-    if decoder.kind == "transformer" and decoder.position.kind == "forgetting":
-        return "its positions are forgetting: the exported state has keys and values, but no sums of gates"
-    return None
+    forgets = decoder.kind == "transformer" and decoder.position.kind == "forgetting"
+    reasons = {
+        "its outputs copy from the source": config.copying,
+        "its positions are forgetting: the exported state has keys and values, but no sums of gates": forgets,
+    }
+    return [reason for reason, holds in reasons.items() if holds]
 
 
 FORMAT = pair_format(
     _export,
     lambda model, folder: decoder(folder),
-    obstacle=lambda run: obstacle(run.config.model),
+    obstacles=lambda config: obstacles(config.model),
     libraries=("onnx", "onnxscript"),
     compared_by="onnxruntime",
 )

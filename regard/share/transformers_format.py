@@ -20,14 +20,13 @@ from torch import Tensor
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
 from regard.core.export_forms import CausalForm
-from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 from regard.models.position_config import RotaryConfig
 from regard.runs.run_folder import RunFolder
 from regard.share.causal_family import CausalFamily
-from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacle
+from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacles
 from regard.share.export_format import ExportFormat, lines_to_compare
 from regard.share.gpt2 import GPT2
 from regard.share.gpt_neox import GPT_NEOX
@@ -38,25 +37,25 @@ from regard.tasks.load import load
 FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can represent a model writes it
 
 
-def obstacle(config: Any) -> str | None:
-    """Return the reasons why no family can represent a model; None if one can."""
-    if config.wide:
-        return "no class interpolates a network with n-grams; train it with --set model.wide=false"
-    reasons = {family.architecture: family.obstacle(config) for family in FAMILIES}
-    if None in reasons.values():
-        return None
-    if len(set(reasons.values())) == 1:
-        return next(iter(reasons.values()))
-    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+def obstacles(config: Any) -> list[str]:
+    """Return all reasons why no family can represent a model: those against all, and then those against each."""
+    wide = ["no class interpolates a network with n-grams; train it with --set model.wide=false"] if config.wide else []
+    by_family = {family.architecture: family.obstacles(config) for family in FAMILIES}
+    if not all(by_family.values()):
+        return wide
+    shared = [reason for reason in by_family["LlamaForCausalLM"] if all(reason in own for own in by_family.values())]
+    left = {name: [reason for reason in own if reason not in shared] for name, own in by_family.items()}
+    single = [f"{name}: {', '.join(reasons)}" for name, reasons in left.items()] if all(left.values()) else []
+    return [*wide, *shared, *single]
 
 
 def family_of(config: Any) -> CausalFamily:
-    """Return the first family that can represent a model; ``obstacle`` must be None."""
-    return next(family for family in FAMILIES if family.obstacle(config) is None)
+    """Return the first family that can represent a model; ``obstacles`` must be empty."""
+    return next(family for family in FAMILIES if not family.obstacles(config))
 
 
 def write(model: LanguageModel, config: Any, tokenizer: Any, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ``obstacle`` must be None."""
+    """Write the model into a new folder, in float32. ``obstacles`` must be empty."""
     family = family_of(config)
     folder.mkdir(parents=True)
     tensors = safetensors.torch.save(_tensors(family, model, config), metadata={"format": "pt"})
@@ -152,6 +151,6 @@ def _open(run: RunFolder, checkpoint: str | None) -> CausalExport:
 FORMAT = ExportFormat(
     form=CausalForm,
     open=_open,
-    obstacle=lambda run: obstacle(run.config) or tokenizer_obstacle(load_tokenizer(run.tokenizers, "text")),
+    obstacles=lambda config: [*obstacles(config), *tokenizer_obstacles(config.data.tokenizer)],
     compared_by="transformers",
 )

@@ -7,7 +7,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -27,8 +27,23 @@ from regard.tasks.detect_files import require_known_form
 from regard.training.setup import require_trainable
 
 
+class Target(Protocol):
+    """A use of the trained run that restricts the choice of its config, such as an export."""
+
+    def fit(self, proposal: Proposal, overrides: Sequence[str]) -> Proposal:
+        """Return a proposal with the settings that the use needs."""
+
+    def require(self, config: RunConfig) -> None:
+        """Raise ConfigError with all reasons why a run of this config cannot be used so."""
+
+
 def find_config(
-    what: Sequence[str], held_out: Sequence[Path], overrides: Sequence[str], *, log: Report = lambda message: None
+    what: Sequence[str],
+    held_out: Sequence[Path],
+    overrides: Sequence[str],
+    *,
+    log: Report = lambda message: None,
+    target: Target | None = None,
 ) -> RunConfig:
     """Return the config for files or a recipe.
 
@@ -39,9 +54,10 @@ def find_config(
         held_out: validation files.
         overrides: settings of the user, KEY=VALUE.
         log: receives the reason of each value that is chosen for files without a recipe.
+        target: what the trained run must be able to become.
 
     Raises:
-        ConfigError: if no task reads the files, or several do with equal confidence.
+        ConfigError: if no task reads the files, or several do with equal confidence, or the target refuses the config.
         DataError: if a file cannot be read.
     """
     if os.environ.get("REGARD_QUICK"):  # a short run of all stages, to test the commands of the README
@@ -49,6 +65,8 @@ def find_config(
     proposal = _proposal(what, held_out, overrides)
     if proposal is not None:
         proposal = _with_origin(proposal, overrides)
+        if target is not None:
+            proposal = target.fit(proposal, overrides)
         for reason in proposal.reasons:
             log(reason)
         config = load_config(proposal.config, overrides)
@@ -59,6 +77,8 @@ def find_config(
     else:
         raise _no_task([Path(name) for name in what], overrides)
     require_data(config)
+    if target is not None:
+        target.require(config)
     require_trainable(config)
     return config
 

@@ -253,3 +253,20 @@ def test_the_command_offers_every_format_of_the_table() -> None:
 
     assert set(get_args(get_args(To)[0])) == set(EXPORT_FORMATS)
     assert all(export_formats(name) for name in EXPORT_FORMATS)
+
+
+def test_a_model_trained_for_a_format_leaves_to_it(regard: Callable[..., Result], tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="compares the outputs")
+    rows = "".join(f"{'good' if n % 2 else 'bad'} film {n},{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "rows.csv").write_text("text,label\n" + rows)
+    small = [
+        part for key in ("layers=1", "width=16", "heads=2", "feed_forward=16") for part in ("--set", f"model.{key}")
+    ]
+    options = ["--for", "transformers", *small, "--set", "train.steps=2", "--runs", tmp_path, "--name", "run"]
+    refused = regard("train", tmp_path / "rows.csv", *options, "--set", "model.pooling=mean")
+    assert isinstance(refused.exception, ConfigError) and not (tmp_path / "run").exists()
+    assert regard("train", tmp_path / "rows.csv", *options).exit_code == 0
+    done = regard("export", tmp_path / "run", tmp_path / "out", "--to", "transformers")
+    assert done.exit_code == 0 and (tmp_path / "out" / "parity.json").is_file(), done.output
+    resumed = regard("train", "--resume", tmp_path / "run", "--for", "onnx")
+    assert "--for is only for a new run" in str(resumed.exception)

@@ -13,7 +13,7 @@ from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, TokenizerConfig
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
-from regard.share.transformers_format import obstacle, write
+from regard.share.transformers_format import obstacles, write
 from regard.tasks.language_model.config import LanguageModelConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.task import TASK
@@ -75,7 +75,7 @@ def test_logits_pieces_and_continuations_are_the_same(name: str, tmp_path: Path)
 
     config, tokenizer = config_of(MODELS[name]), tokenizer_of("byte")
     model = model_of(config, len(tokenizer))
-    assert obstacle(config) is None
+    assert obstacles(config) == []
     write(model, config, tokenizer, tmp_path / "out")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32).eval()
     if name in ARCHITECTURES:
@@ -134,7 +134,7 @@ def test_limits_of_sampling_are_those_of_the_run(tmp_path: Path) -> None:
         ({"qk_norm": True}, "it uses qk_norm"),
         ({"attention_gate": True, "embedding_residual": True}, "it uses attention_gate, embedding_residual"),
         ({"output_bias": True}, "output has a bias"),
-        ({"position": "alibi"}, "its normalization is layer, not rms; GPT2LMHeadModel: its positions are alibi"),
+        ({"position": "alibi"}, "its normalization is layer, not rms, its positions are alibi, not rotary"),
         (LLAMA | {"position": "learned"}, "LlamaForCausalLM: its positions are learned, not rotary"),
         ({"key_heads": 1}, "GPTNeoXForCausalLM: its heads share keys"),
         ({"normalization": "rms"}, "its activation is gelu, which is not gated"),
@@ -142,4 +142,4 @@ def test_limits_of_sampling_are_those_of_the_run(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_no_family_can_say_is_refused(model: dict[str, Any], reason: str) -> None:
-    assert reason in str(obstacle(config_of(model)))
+    assert reason in str(obstacles(config_of(model)))

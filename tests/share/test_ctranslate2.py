@@ -77,7 +77,7 @@ def ours(translator: Translator) -> Any:
 @pytest.mark.parametrize(("shape", "told"), UNSAYABLE, ids=[told for _, told in UNSAYABLE])
 def test_what_the_format_cannot_say_is_named(shape: dict[str, Any], told: str) -> None:
     base = {} if "preset" in shape else SMALL
-    assert told in str(ctranslate2.obstacle(ModelConfig.model_validate(base | shape)))
+    assert told in str(ctranslate2.obstacles(ModelConfig.model_validate(base | shape)))
 
 
 def test_a_difference_is_counted_where_it_begins(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""Training for an export: the automatic choice can be exported, and other settings are refused with all reasons."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regard.errors import ConfigError
+from regard.share.export_format import export_format
+from regard.share.export_target import ExportTarget
+from regard.tasks.find_config import find_config
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "runs", "over", "grass", "two", "birds"]
+LINES = [" ".join(random.Random(number).choices(WORDS, k=7)) for number in range(120)]
+
+
+def tagged(word: str) -> str:
+    return f"{word}\t{'AB'[len(word) % 2]}\n"
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "book.txt": lambda: "\n".join(LINES * 5),
+    "pairs.tsv": lambda: "source\ttarget\n" + "".join(f"{line}\t{line[::-1]}\n" for line in LINES),
+    "rows.csv": lambda: "text,label\n" + "".join(f"{line},{'ab'[n % 2]}\n" for n, line in enumerate(LINES)),
+    "tags.conll": lambda: "\n".join(
+        "".join(f"{word}\t{'AB'[len(word) % 2]}\n" for word in line.split()) for line in LINES
+    ),
+}
+CASES = [
+    ("book.txt", [], "transformers"), ("book.txt", ["task=masked"], "transformers"), ("pairs.tsv", [], "ctranslate2"),
+    ("pairs.tsv", [], "marian"), ("pairs.tsv", [], "onnx"), ("rows.csv", [], "transformers"),
+    ("tags.conll", [], "transformers"),
+]  # fmt: skip
+
+
+def written(folder: Path, name: str) -> str:
+    (folder / name).write_text(FILES[name]())
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(("name", "overrides", "to"), CASES)
+def test_the_automatic_choice_can_be_exported(name: str, overrides: list[str], to: str, tmp_path: Path) -> None:
+    file, log = written(tmp_path, name), list[str]()
+    free = find_config([file], [], overrides)
+    config = find_config([file], [], overrides, log=log.append, target=ExportTarget(to))
+    format = export_format(to, config, "here")
+    assert format.obstacles(config) == []
+    assert (format.obstacles(free) != []) == any(line.startswith(f"for {to}: ") for line in log)
+
+
+def test_settings_of_the_user_stay_and_are_refused_with_all_reasons(tmp_path: Path) -> None:
+    file = written(tmp_path, "rows.csv")
+    overrides = ["model.pooling=mean", "model.activation=swiglu"]
+    with pytest.raises(ConfigError) as caught:
+        find_config([file], [], overrides, target=ExportTarget("transformers"))
+    message = str(caught.value)
+    assert "its pooling is mean" in message and "swiglu" in message and "--for transformers" in message
+    with pytest.raises(ConfigError, match="a model from text to text"):
+        find_config([file], [], [], target=ExportTarget("marian"))
