@@ -38,6 +38,7 @@ from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
 from regard.runs.baseline_choice import BASELINE, read_choice
 from regard.runs.config import dump_config, load_config
+from regard.runs.foreign_folders import foreign_help
 from regard.runs.plan import Count, Plan
 from regard.runs.run_config import RunConfig
 
@@ -112,7 +113,7 @@ class RunFolder:
                 f"{path} is not a run folder",
                 where=str(path / "config.toml"),
                 why="it has no config.toml" if path.exists() else "the folder does not exist",
-                help=_runs_nearby(path),
+                help=foreign_help(path) or _runs_nearby(path),
             )
         return cls(path, load_config(path / "config.toml", saved=True))
 

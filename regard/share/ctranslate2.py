@@ -36,6 +36,7 @@ ACTIVATIONS = {
     "relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "swish": "SWISH",
     "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH",
 }  # fmt: skip
+QUANTIZATIONS = ("int8", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
 EQUAL_KEYS = (
     "width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalization",
@@ -69,6 +70,9 @@ def obstacles(config: ModelConfig) -> list[str]:
         "its outputs copy from the source": config.copying,
         "its encoder is causal (`model.encoder.causal`)": encoder.causal,
         "its layers are reversible": any(side.execution == "reversible" for side in sides),
+        "its embeddings are normalized, mark segments or have their own `embedding_scale`": encoder.embedding_norm
+        or encoder.segments > 0
+        or encoder.embedding_scale not in (None, 1.0, math.sqrt(encoder.width)),
         "its layers add the embedding again (`embedding_residual`)": any(side.embedding_residual for side in sides),
     }
     return [reason for reason, holds in reasons.items() if holds]
@@ -82,8 +86,11 @@ def transformer_sides(config: ModelConfig) -> tuple[TransformerEncoderConfig, Tr
     return None
 
 
-def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ``obstacles`` must be empty."""
+def write(
+    model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path, *,
+    quantization: str | None = None,
+) -> None:  # fmt: skip
+    """Write the model into a new folder, in float32 or with a ``quantization``. ``obstacles`` must be empty."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     sides = transformer_sides(config)
@@ -109,7 +116,7 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
     spec.config.decoder_start_token, spec.config.add_source_eos = begin, encoder.reads_end
     spec.config.layer_norm_epsilon = encoder.normalization_epsilon or EPSILON[encoder.normalization]
     spec.validate()
-    spec.optimize(quantization=None)
+    spec.optimize(quantization=quantization)
     folder.mkdir(parents=True)
     spec.save(str(folder))
 
@@ -177,10 +184,10 @@ def _array(x: Tensor) -> np.ndarray[Any, Any]:
 
 
 def decoder(folder: Path, source: Tokenizer, target: Tokenizer) -> Decode:
-    """Return a greedy decoder over an export, in float32."""
+    """Return a greedy decoder over an export, in the numbers of its weights where this processor has them."""
     import ctranslate2
 
-    engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="default")
     piece_ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
 
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
@@ -196,7 +203,8 @@ def decoder(folder: Path, source: Tokenizer, target: Tokenizer) -> Decode:
 
 
 def _export(export: PairExport, folder: Path) -> None:
-    write(export.model.model, export.config.model, export.model.source, export.model.target, folder)
+    model = export.model
+    write(model.model, export.config.model, model.source, model.target, folder, quantization=export.quantization)
     shutil.copytree(export.run.tokenizers, folder / "tokenizer")
 
 
@@ -205,5 +213,6 @@ FORMAT = pair_format(
     lambda model, folder: decoder(folder, model.source, model.target),
     obstacles=lambda config: obstacles(config.model),
     libraries=("ctranslate2",),
+    quantizations=QUANTIZATIONS,
     max_positions=lambda: POSITIONS,
 )

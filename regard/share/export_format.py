@@ -65,6 +65,7 @@ class ExportFormat:
         form: the form of network that the format represents, as tasks declare it; None: any run.
         obstacles: config of a run → all reasons why the format cannot represent its model.
         codec_obstacles: run → all reasons that only its codecs show.
+        quantizations: names of smaller numbers in which an export with the field ``quantization`` can be written.
         libraries: Python modules that ``Export.write`` imports.
         compared_by: the Python module that ``Export.compare`` imports, if any.
         finish: folder → None; called after ``parity.json`` is written.
@@ -74,6 +75,7 @@ class ExportFormat:
     form: type[ExportForm] | None = None
     obstacles: Callable[[Any], list[str]] = lambda config: []
     codec_obstacles: Callable[[RunFolder], list[str]] = lambda run: []
+    quantizations: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     compared_by: str | None = None
     finish: Callable[[Path], None] = lambda folder: None

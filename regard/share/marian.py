@@ -61,6 +61,7 @@ def obstacles(config: ModelConfig) -> list[str]:
         in set(ctranslate2.ACTIVATIONS) - set(ACTIVATIONS),
         "its encoder and decoder differ in dropout": encoder.dropout != decoder.dropout,
         "its encoder does not read the end symbol": not encoder.reads_end,
+        "its embeddings are not multiplied by √width (`embedding_scale`)": encoder.embedding_scale == 1.0,
     }
     return [*general, *(reason for reason, holds in reasons.items() if holds)]
 

@@ -27,6 +27,7 @@ class PairExport:
     writer: Callable[[PairExport, Path], None]
     decoder: Callable[[PairModel, Path], Decode]
     positions: int  # maximum length of a source, including its end symbol, and of an output
+    quantization: str | None = None
 
     @property
     def config(self) -> Any:

@@ -270,3 +270,33 @@ def test_a_model_trained_for_a_format_leaves_to_it(regard: Callable[..., Result]
     assert done.exit_code == 0 and (tmp_path / "out" / "parity.json").is_file(), done.output
     resumed = regard("train", "--resume", tmp_path / "run", "--for", "onnx")
     assert "--for is only for a new run" in str(resumed.exception)
+
+
+def test_options_of_other_formats_are_refused(regard: Callable[..., Result], tiny_run: TinyRun, tmp_path: Path) -> None:
+    for options, part in (
+        (("--to", "marian", "--quantization", "int8"), "writes float32 only"),
+        (("--to", "ctranslate2", "--quantization", "int3"), "writes int8, int8_float16"),
+        (("--to", "onnx", "--push", "me/model"), "--push needs --to hub"),
+        (("--to", "hub", "--push", "../model"), "not the name of a repository"),
+    ):
+        refused = regard("export", tiny_run.path, tmp_path / "out", *options)
+        assert isinstance(refused.exception, ConfigError) and part in str(refused.exception), options
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        (("config.json", "model.safetensors"), "a model of transformers: regard import"),
+        (("dict.de.txt", "checkpoint_best.pt"), "a model of fairseq: regard import"),
+        (("config.yaml", "best.ckpt"), "a model of Joey NMT: regard import"),
+        (("config", "params.best"), "a model of Sockeye: regard import"),
+        (("model.bin", "config.json"), "CTranslate2 cannot be imported: use the run"),
+    ],
+)
+def test_folders_of_other_libraries_are_recognized(
+    files: tuple[str, ...], advice: str, regard: Callable[..., Result], tmp_path: Path
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    assert advice in str(regard("info", tmp_path).exception)

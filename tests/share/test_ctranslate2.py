@@ -91,3 +91,18 @@ def test_a_difference_is_counted_where_it_begins(tmp_path: Path) -> None:
     found.write(tmp_path, "other")
     written = json.loads((tmp_path / "parity.json").read_text())
     assert (written["differing"], written["sentences"], written["to"]) == (2, 3, "other")
+
+
+def test_smaller_numbers_take_less_space(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    config = ModelConfig.model_validate(SMALL | {"width": 64, "feed_forward": 128})
+    tokenizer = words("abcdefgh")
+    model = build(config, source_types=len(tokenizer), target_types=len(tokenizer)).eval()
+    sizes = {}
+    for name in (None, *ctranslate2.QUANTIZATIONS):
+        folder = tmp_path / str(name)
+        ctranslate2.write(model, config, tokenizer, tokenizer, folder, quantization=name)
+        sizes[name] = (folder / "model.bin").stat().st_size
+        decode = ctranslate2.decoder(folder, tokenizer, tokenizer)
+        assert len(decode([[4, 5], [6]], 9)) == 2
+    assert sizes["int8"] < sizes["int16"] < sizes[None] and sizes["float16"] == sizes["bfloat16"] < sizes[None]
