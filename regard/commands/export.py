@@ -22,11 +22,12 @@ EPILOG = epilog(
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the export; must not exist.")]
 To = Annotated[
-    Literal["ctranslate2", "marian", "onnx", "hub", "transformers"],
+    Literal["ctranslate2", "gguf", "marian", "onnx", "hub", "transformers"],
     typer.Option(
         "--to",
         help="Convert to this format. transformers: language models (Llama, GPT-2 or GPT-NeoX), classifiers, taggers "
-        "and masked models; marian: translation models in transformers; hub: a run folder to share.",
+        "and masked models; gguf: language models for llama.cpp; marian: translation models in transformers; hub: a "
+        "run folder to share.",
     ),
 ]
 Source = Annotated[

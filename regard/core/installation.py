@@ -21,6 +21,7 @@ PURPOSES = {
     "demo": "the dictionary of regard demo",
     "dev": "tests and checks of the code",
     "docs": "the docs site",
+    "gguf": "export to GGUF",
     "hub": "regard export --push",
     "images": "PNG and JPEG files",
     "import": "import from Joey NMT and Sockeye",

@@ -25,6 +25,7 @@ Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]
 # Modules with a FORMAT, imported on use. Of several modules under one name, the first that fits a run writes it.
 EXPORT_FORMATS = {
     "ctranslate2": ("regard.share.ctranslate2",),
+    "gguf": ("regard.share.gguf",),
     "marian": ("regard.share.marian",),
     "onnx": ("regard.share.onnx",),
     "transformers": ("regard.share.transformers_format", "regard.share.encoder_format"),

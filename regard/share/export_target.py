@@ -56,7 +56,9 @@ def _changes(format: ExportFormat, name: str, config: Any) -> Iterator[str]:
     elif format.form is CausalForm:
         yield "model.wide=false"
         yield from (f"model.{key}=false" for key in PLAIN if getattr(config.model.decoder, key))
-        if config.data.tokenizer.kind not in ("byte", "character", TOKENIZER):
+        if name == "gguf":
+            yield from ("model.normalization=rms", "model.activation=swiglu", "model.position=rotary", "model.norm=pre")
+        if config.data.tokenizer.kind not in (("byte", "character", TOKENIZER) if name != "gguf" else (TOKENIZER,)):
             yield f"data.tokenizer.kind={TOKENIZER}"
     elif format.form is PairForm:
         yield from _pair_changes(name, config)
