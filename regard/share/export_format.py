@@ -27,7 +27,7 @@ EXPORT_FORMATS = {
     "ctranslate2": ("regard.share.ctranslate2",),
     "gguf": ("regard.share.gguf",),
     "marian": ("regard.share.marian",),
-    "onnx": ("regard.share.onnx",),
+    "onnx": ("regard.share.onnx", "regard.share.onnx_net"),
     "transformers": ("regard.share.transformers_format", "regard.share.encoder_format"),
     "hub": ("regard.share.hub", "regard.share.task_run"),
 }

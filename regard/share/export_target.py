@@ -15,6 +15,7 @@ from regard.share.encoder_format import TRANSFORMER, reasons_against
 from regard.share.export_format import ExportFormat, export_format
 
 PLAIN = ("qk_norm", "context_norm", "attention_gate", "zero_output", "embedding_residual", "value_embedding")
+ONNX = {"wide": "model.wide=false", "affixes": "model.affixes=0"}
 PRESET = "small"  # of the Transformer that replaces another encoder
 TOKENIZER = "byte-bpe"  # supported by every format that reads text
 
@@ -37,7 +38,7 @@ def fitted(name: str, proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     if not format.obstacles(config) or not changes:
         return proposal
     tables = dict(proposal.config)
-    if format.form is EncoderForm and config.model.encoder.kind != "transformer":
+    if format.form is EncoderForm and name != "onnx" and config.model.encoder.kind != "transformer":
         tables["model"] = {"preset": PRESET}
     tables = merge([TomlLayer(name, tables, {})], map(parse_override, changes))
     return Proposal(tables, [*proposal.reasons, f"for {name}: {', '.join(changes)}"])
@@ -45,7 +46,9 @@ def fitted(name: str, proposal: Proposal, overrides: Sequence[str]) -> Proposal:
 
 def _changes(format: ExportFormat, name: str, config: Any) -> Iterator[str]:
     """Yield the settings that remove obstacles, KEY=VALUE."""
-    if format.form is EncoderForm:
+    if format.form is EncoderForm and name == "onnx":
+        yield from (setting for key, setting in ONNX.items() if getattr(config.model, key, False))
+    elif format.form is EncoderForm:
         form = format.form_of(config)
         assert isinstance(form, EncoderForm)
         if config.model.encoder.kind != "transformer":

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from regard.attention.positions.absolute import SinusoidalPosition, max_positions
@@ -26,6 +26,7 @@ from regard.share.onnx_parts import DecoderStart, EncoderPart, StepPart, filled,
 from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
 from regard.share.pair_export import PairExport, pair_format
 
+Net = TypeVar("Net", bound=nn.Module)
 ROWS = 32  # sentences in a batch; sorted by length, since a batch runs until its last sentence has ended
 
 
@@ -35,7 +36,7 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
     Raises:
         ConfigError: torch cannot export the model; nothing is written.
     """
-    model = _traceable(model)
+    model = traceable(model)
     sources, starts = [_source(example) for example in (0, 1)], [_start(model, example) for example in (0, 1)]
     memory, state = (list(named(tree, name)) for name, tree in zip(DecoderStart._fields, starts[0], strict=True))
     steps = [
@@ -74,7 +75,7 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
     atomic_files.write_bytes(folder / "README.md", _readme().encode())
 
 
-def _traceable(model: EncoderDecoder) -> EncoderDecoder:
+def traceable(model: Net) -> Net:
     """Return a copy in float32 that a trace can follow: without loops over positions and tables of fixed length."""
     model = copy.deepcopy(model).float().cpu().eval()
     for module in model.modules():

@@ -32,7 +32,8 @@ FILES: dict[str, Callable[[], str]] = {
 CASES = [
     ("book.txt", [], "transformers"), ("book.txt", ["task=masked"], "transformers"), ("pairs.tsv", [], "ctranslate2"),
     ("pairs.tsv", [], "marian"), ("pairs.tsv", [], "onnx"), ("rows.csv", [], "transformers"),
-    ("tags.conll", [], "transformers"),
+    ("tags.conll", [], "transformers"), ("rows.csv", [], "onnx"), ("tags.conll", [], "onnx"),
+    ("book.txt", ["task=masked"], "onnx"), ("book.txt", [], "gguf"),
 ]  # fmt: skip
 
 
