@@ -134,7 +134,8 @@ class GgufExport(CausalExport):
 
 
 def _open(run: RunFolder, checkpoint: str | None) -> GgufExport:
-    return GgufExport(run, run.config, load(run.path, checkpoint=checkpoint, device="cpu"))
+    model: Any = load(run.path, checkpoint=checkpoint, device="cpu")
+    return GgufExport(run, run.config, model)
 
 
 def _codec_obstacles(run: RunFolder) -> list[str]:
