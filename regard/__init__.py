@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from regard.answers.tagged_tokens import Tagging
     from regard.core.predictor import Predictor
     from regard.functions.files import predict_files
-    from regard.functions.models import average, import_model
+    from regard.functions.models import average, export, import_model
     from regard.functions.prediction import (
         classify,
         embed,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from regard.functions.scoring import score
     from regard.functions.series_and_graphs import anomalies, forecast, graphs, links, nodes
     from regard.functions.studies import compare, study
+    from regard.functions.training import train
     from regard.inference.results import Translation
     from regard.inspection.inspector import inspect
     from regard.tasks.check import CheckReport, check
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from regard.tasks.recognition.recognizer import Recognizer
     from regard.tasks.recognition.transcript import Transcript
     from regard.tasks.supervised_predictor import SupervisedPredictor
-    from regard.tasks.train import train
     from regard.tasks.translation.translator import Translator
 
 # The module of each name, which is imported on first use.
@@ -98,6 +98,7 @@ _MODULES = {
     "compare": "regard.functions.studies",
     "embed": "regard.functions.prediction",
     "evaluate": "regard.tasks.evaluate",
+    "export": "regard.functions.models",
     "fill": "regard.functions.prediction",
     "forecast": "regard.functions.series_and_graphs",
     "generate": "regard.functions.prediction",
@@ -115,7 +116,7 @@ _MODULES = {
     "score": "regard.functions.scoring",
     "study": "regard.functions.studies",
     "tag": "regard.functions.prediction",
-    "train": "regard.tasks.train",
+    "train": "regard.functions.training",
     "translate": "regard.functions.prediction",
 }
 
@@ -159,6 +160,7 @@ __all__ = [
     "compare",
     "embed",
     "evaluate",
+    "export",
     "fill",
     "forecast",
     "generate",

@@ -131,3 +131,10 @@ def test_files_and_the_other_ways_to_train(tmp_path: Path) -> None:
         regard.train(resume=run, train={"steps": 9})
     with pytest.raises(ConfigError, match="trained in one run folder"):
         regard.train(config)
+
+
+def test_a_model_can_be_chosen_for_a_format(tmp_path: Path) -> None:
+    run = regard.train(TEXTS, LABELS, folder=tmp_path / "run", for_="onnx", train=SHORT)
+    assert regard.export(run, tmp_path / "exported", to="onnx").address is None
+    with pytest.raises(ConfigError, match="resume cannot be combined"):
+        regard.train(resume=run, for_="onnx")

@@ -8,6 +8,7 @@ from pathlib import Path
 from regard.errors import ConfigError
 from regard.runs.averaging import average_run
 from regard.runs.run_folder import RunFolder
+from regard.share.export_run import ExportReport, export_run
 from regard.share.import_folder import import_folder
 
 
@@ -22,6 +23,32 @@ def average(run: str | Path, *, last: int | None = None, steps: Sequence[int] | 
     if last is not None and steps is not None:
         raise ConfigError("last and steps cannot be combined", help="use only one of them")
     return average_run(RunFolder.open(Path(run)), last=last or 10, steps=steps)
+
+
+def export(
+    run: str | Path, folder: str | Path, *, to: str, source: str | Path | None = None, sentences: int = 200,
+    checkpoint: str | None = None, quantization: str | None = None, push: str | None = None,
+) -> ExportReport:  # fmt: skip
+    """Convert a trained model to another toolkit's format, and compare the outputs of both.
+
+    Args:
+        run: the run folder.
+        folder: the new folder for the export.
+        to: the name of the format: ``transformers``, ``onnx``, ``ctranslate2``, ``marian``, ``gguf`` or ``hub``.
+        source: a file of inputs to compare. Default: the validation data.
+        sentences: the maximum number of compared inputs.
+        checkpoint: see ``regard.load``.
+        quantization: write smaller numbers, such as ``int8``.
+        push: upload the folder to this repository of a hub.
+
+    Raises:
+        ConfigError: if the format cannot represent the model.
+    """
+    source = None if source is None else Path(source)
+    return export_run(
+        Path(run), Path(folder), to, source=source, sentences=sentences, checkpoint=checkpoint,
+        quantization=quantization, push=push,
+    )  # fmt: skip
 
 
 def import_model(folder: str | Path, run: str | Path) -> Path:

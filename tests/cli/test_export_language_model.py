@@ -42,7 +42,10 @@ def test_it_is_written_without_transformers_and_not_compared(
 def test_formats_are_of_a_task(
     language_model: Path, tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path
 ) -> None:
-    for run, to, help in ((language_model, "marian", "--to transformers"), (tiny_run.path, "transformers", "--to ct")):
+    for run, to, help in (
+        (language_model, "marian", "--to gguf, transformers"),
+        (tiny_run.path, "transformers", "--to ct"),
+    ):
         done = regard("export", run, tmp_path / "exported", "--to", to)
         assert isinstance(done.exception, ConfigError) and help in str(done.exception)
         assert not (tmp_path / "exported").exists()

@@ -23,7 +23,7 @@ from .file_forms import rows_of
 # Names that Python forbids, or that packages of Regard hold.
 RENAMED = {"import": "import_model"}
 # Verbs for people and operators; ``data`` fetches corpora, ``info`` and ``inspect`` show a run.
-EXEMPT = {"demo", "doctor", "serve", "keys", "data", "info", "inspect", "export"}
+EXEMPT = {"demo", "doctor", "serve", "keys", "data", "info", "inspect"}
 ALIASES = {"harmonise"}
 
 STREAMS = {

@@ -17,6 +17,7 @@ from regard.errors import ConfigError
 from regard.runs.config import recipe_names
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import INPUTS, RunFolder
+from regard.share.export_target import ExportTarget
 from regard.tasks.find_config import find_config
 from regard.tasks.in_memory import FORMS, is_name, write_data
 from regard.training.longer import longer_run
@@ -26,18 +27,11 @@ from regard.training.start import train as train_config
 
 
 def train(
-    *what: Any,
-    valid: Any = None,
-    task: str | None = None,
-    name: str | None = None,
-    runs: str | Path = "runs",
-    folder: str | Path | None = None,
-    resume: str | Path | None = None,
-    continue_: str | Path | None = None,
-    overrides: Sequence[str] = (),
-    reporter: Reporter | Sequence[Reporter] | None = None,
-    **settings: Any,
-) -> Path:
+    *what: Any, valid: Any = None, task: str | None = None, for_: str | None = None, name: str | None = None,
+    runs: str | Path = "runs", folder: str | Path | None = None, resume: str | Path | None = None,
+    continue_: str | Path | None = None, overrides: Sequence[str] = (),
+    reporter: Reporter | Sequence[Reporter] | None = None, **settings: Any,
+) -> Path:  # fmt: skip
     """Train a run to its end and return its folder: ``regard.train("reviews.csv", train={"minutes": 5})``.
 
     The same call resumes an unfinished run, if ``name`` or ``folder`` is set; Ctrl-C raises KeyboardInterrupt. Of
@@ -48,6 +42,7 @@ def train(
             into the run folder (see "Training and data"); or a config, as nested tables, and the run folder.
         valid: the validation data in the same form; a tuple for two objects.
         task: the name of the task, instead of the one that fits the data.
+        for_: choose settings that can be exported to this format: see ``regard.export``.
         name: the name of the run folder in ``runs``. Default: a new name.
         runs: the folder of run folders.
         folder: the run folder, instead of ``name`` and ``runs``.
@@ -64,17 +59,18 @@ def train(
     reporters = default_reporters() if reporter is None else reporter if isinstance(reporter, Sequence) else [reporter]
     changes = [*([f"task.kind={task}"] if task else []), *overrides, *_overrides(settings)]
     if resume is not None:
-        _refuse_with("resume", what, valid, changes, name, folder, continue_)
+        _refuse_with("resume", what, valid, changes, name, folder, continue_, for_)
         return train_config(RunFolder.open(Path(resume)).config, resume, reporter=reporters)
     if continue_ is not None:
-        _refuse_with("continue_", what, valid)
+        _refuse_with("continue_", what, valid, for_)
         place = Path(folder or _folder(name, Path(runs), f"{Path(continue_).resolve().name}-continued"))
         return _train_longer(Path(continue_), place, changes, reporters)
     if what and isinstance(what[0], RunConfig | Mapping) and not is_table(what[0]):
         return train_config(what[0], _one_folder(what, folder), overrides=changes, reporter=reporters)
     if len(what) == 2 and folder is None and all(map(is_name, what)) and _is_recipe(str(what[0])):
         what, folder = what[:-1], what[-1]
-    return _train_new(what, valid, Path(folder or _folder(name, Path(runs), _stem(what))), task, changes, reporters)
+    place = Path(folder or _folder(name, Path(runs), _stem(what)))
+    return _train_new(what, valid, place, task, None if for_ is None else ExportTarget(for_), changes, reporters)
 
 
 def _train_longer(source: Path, folder: Path, overrides: Sequence[str], reporters: Sequence[Reporter]) -> Path:
@@ -89,15 +85,15 @@ def _train_new(
     valid: Any,
     folder: Path,
     task: str | None,
+    target: ExportTarget | None,
     overrides: Sequence[str],
     reporters: Sequence[Reporter],
 ) -> Path:
     """Train on files, or on data of the program, with the config that fits them."""
     with _removed_if_unprepared(folder):
         files = _named_files(what, valid, folder, task)
-        config = find_config(
-            files["train"], [Path(name) for name in files["valid"]], overrides, log=Reporters(reporters).log
-        )
+        held_out, log = [Path(name) for name in files["valid"]], Reporters(reporters).log
+        config = find_config(files["train"], held_out, overrides, log=log, target=target)
         return train_config(config, folder, reporter=reporters)
 
 
