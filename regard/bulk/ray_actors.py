@@ -7,6 +7,7 @@ files, not from Ray. Needs the extra ``ray``.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from regard.bulk.worker import WAIT, Order, Report, Share, do_block, open_order
 from regard.core.installation import extra_command
 from regard.core.wording import pluralize
 from regard.errors import ConfigError, RegardError
+from regard.runs.plugins import VARIABLE
 
 
 class BlockActor:
@@ -67,6 +69,7 @@ def run_on_ray(order: Order, workers: int, report: Report, log: Callable[[str], 
             fn_constructor_args=(order._asdict(),),
             batch_size=1,
             compute=ActorPoolStrategy(size=workers),
+            runtime_env={"env_vars": {VARIABLE: os.environ.get(VARIABLE, "")}},
             **resources,
         )
         for row in done.iter_rows():

@@ -18,6 +18,7 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.runs.origin import base_layer, parse_start, require_agreement
+from regard.runs.plugins import enable_needed
 from regard.runs.run_config import FORMAT, RunConfig, StartingPoint, TaskSection
 
 
@@ -42,6 +43,7 @@ def load_config(
     saved = saved or _of_a_run(source)
     read, parsed = read_layers(source, find_recipe), [parse_override(override) for override in overrides]
     stated = merge(read, parsed)
+    enable_needed(stated, saved=saved)
     kind = _task_kind(stated, read)
     config: type[RunConfig] = locate_task(kind, saved=saved).config()
     short = short_keys(config)

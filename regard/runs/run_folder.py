@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ from regard.runs.baseline_choice import BASELINE, read_choice
 from regard.runs.config import dump_config, load_config
 from regard.runs.foreign_folders import foreign_help
 from regard.runs.plan import Count, Plan
+from regard.runs.plugins import recorded, require_installed
 from regard.runs.run_config import RunConfig
 
 INPUTS = "inputs"  # folder of data that a program held in memory
@@ -102,7 +103,8 @@ class RunFolder:
             occupied = not atomic_files.publish_first(path / "config.toml", [dump_config(config).encode()])
         if occupied:
             raise ConfigError(f"{path} already exists", where=str(path), help=_help_for_existing(path))
-        atomic_files.write_json(path / "environment.json", environment())
+        plugins = recorded(config.model_dump(mode="json", exclude_none=True))
+        atomic_files.write_json(path / "environment.json", environment() | ({"plugins": plugins} if plugins else {}))
         return cls(path, config)
 
     @classmethod
@@ -115,7 +117,10 @@ class RunFolder:
                 why="it has no config.toml" if path.exists() else "the folder does not exist",
                 help=foreign_help(path) or _runs_nearby(path),
             )
-        return cls(path, load_config(path / "config.toml", saved=True))
+        run = cls(path, load_config(path / "config.toml", saved=True))
+        with suppress(OSError, ValueError):  # old runs, and damaged files that nothing else needs
+            require_installed(run.read_environment().get("plugins", {}), str(path))
+        return run
 
     @property
     def task(self) -> Task:

@@ -21,6 +21,7 @@ from regard.data.text_files import first_bytes, require_content
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config, recipe_names, source_config
 from regard.runs.origin import parse_start
+from regard.runs.plugins import enable_listed
 from regard.runs.run_config import Confidence, Proposal, RunConfig
 from regard.tasks.automatic_training import fine_tuning_settings
 from regard.tasks.detect_files import require_known_form
@@ -62,6 +63,7 @@ def find_config(
     """
     if os.environ.get("REGARD_QUICK"):  # a short run of all stages, to test the commands of the README
         overrides = [*overrides, "train.steps=3", "train.minutes="]
+    enable_listed()
     proposal = _proposal(what, held_out, overrides)
     if proposal is not None:
         proposal = _with_origin(proposal, overrides)
