@@ -52,6 +52,7 @@ LAYERS = {
     "server": 10,
     "commands": 11,
     "functions": 11,
+    "integrations": 8,
     "cli": 12,
     "__main__": 13,
 }
