@@ -114,7 +114,7 @@ def _allowed(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
     """Return (batch, query, key): where a query may attend."""
     rows, length, keys = query.shape[0], query.shape[2], key.shape[2]
     if mask is None:
-        places = torch.arange(keys, device=query.device)
-        return (places <= places[keys - length :, None]).expand(rows, -1, -1)
+        position = torch.arange(keys, device=query.device)
+        return (position <= position[keys - length :, None]).expand(rows, -1, -1)
     allowed = mask if mask.dtype == torch.bool else mask == 0
     return allowed[:, 0, :, :keys].expand(rows, length, keys)
