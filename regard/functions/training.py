@@ -57,7 +57,7 @@ def train(
         DataError: the data cannot be read.
     """
     reporters = default_reporters() if reporter is None else reporter if isinstance(reporter, Sequence) else [reporter]
-    changes = [*([f"task.kind={task}"] if task else []), *overrides, *_overrides(settings)]
+    changes = [*([f"task.kind={task}"] if task else []), *overrides, *overrides_of(settings)]
     if resume is not None:
         _refuse_with("resume", what, valid, changes, name, folder, continue_, for_)
         return train_config(RunFolder.open(Path(resume)).config, resume, reporter=reporters)
@@ -137,11 +137,11 @@ def _in_run_folder(parts: Mapping[str, Sequence[Any]], folder: Path, task: str |
     return {part: [str(final / file.name) for file in names] for part, names in files.items()}
 
 
-def _overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def overrides_of(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield nested tables as overrides: ``train.minutes=5``."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _overrides(value, f"{prefix}{name}.")
+            yield from overrides_of(value, f"{prefix}{name}.")
         else:
             written = "" if value is None else str(value) if isinstance(value, Path) else json.dumps(value)
             yield f"{prefix}{name}={written}"

@@ -14,7 +14,7 @@ from regard.models.copying import Copying
 from regard.models.ctc import Ctc
 from regard.models.ctc_model import CtcModel
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.forecaster import Forecaster, ForecastSizes
+from regard.models.forecaster import ForecastNet, ForecastSizes
 from regard.models.forecaster_config import ForecasterModelConfig
 from regard.models.frame_input import FrameInput, frame_input
 from regard.models.head import Head
@@ -78,7 +78,7 @@ def build_recognizer(config: SpeechModelConfig, *, channels: int, target_types: 
     return _assembled(config, frames, target, projection, ctc_weight=config.ctc)
 
 
-def build_forecaster(config: ForecasterModelConfig, sizes: ForecastSizes, *, features: int) -> Forecaster:
+def build_forecaster(config: ForecasterModelConfig, sizes: ForecastSizes, *, features: int) -> ForecastNet:
     """Build a model from series to forecasts, initialized from torch's default generator.
 
     Args:
@@ -93,7 +93,7 @@ def build_forecaster(config: ForecasterModelConfig, sizes: ForecastSizes, *, fea
         patches = FrameInput(sizes.patch * (sizes.targets if together else 1), writer.embedding_width)
         states = {"states": encoder.width, "summary": encoder.summary}
         decoder = ARCHITECTURES[writer.kind].decoder(writer, patches, **states)
-    net = Forecaster(
+    net = ForecastNet(
         encoder, sizes, normalize=config.normalize, output=config.output, together=together, skip=config.skip,
         dropout=config.head_dropout, decoder=decoder,
     )  # fmt: skip

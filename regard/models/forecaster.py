@@ -41,7 +41,7 @@ class ForecastSizes(NamedTuple):
     patch: int = 1
 
 
-class Forecaster(nn.Module):
+class ForecastNet(nn.Module):
     """y = m + s · W [h_1; …; h_J], with h the encoder's states of the window (x − m) / s (Nie et al. 2023, §3.1).
 
     Each of the C series is encoded on its own with the same weights (``together`` false), or all of them in one

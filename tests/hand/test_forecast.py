@@ -28,7 +28,7 @@ from regard.metrics.forecast import (
 )
 from regard.models.build import ARCHITECTURES
 from regard.models.convolutional.config import ConvolutionalDecoderConfig
-from regard.models.forecaster import Forecaster, ForecastSizes
+from regard.models.forecaster import ForecastNet, ForecastSizes
 from regard.models.frame_input import FrameInput, PatchInput, frame_input
 from regard.models.input_config import InputOptions
 from regard.models.recurrent.config import RecurrentDecoderConfig
@@ -37,14 +37,14 @@ from regard.models.transformer.config import TransformerDecoderConfig, Transform
 BACK, AHEAD = 6, 2
 
 
-def network(output: str, numbers: int, *, skip: str = "none", together: bool = False, known: int = 0) -> Forecaster:
+def network(output: str, numbers: int, *, skip: str = "none", together: bool = False, known: int = 0) -> ForecastNet:
     torch.manual_seed(1)
     options = InputOptions(patch=3, stride=2)
     config = TransformerEncoderConfig(layers=1, width=8, heads=2, feed_forward=8, dropout=0.0)
     features = (4 if together else 2) + known
     encoder = ARCHITECTURES["transformer"].encoder(config, frame_input(features, 8, options))
     sizes = ForecastSizes(BACK, AHEAD, 2, numbers, known, options.positions(BACK))
-    net = Forecaster(
+    net = ForecastNet(
         encoder,
         sizes,
         normalize="window",
@@ -280,7 +280,7 @@ def test_a_width_beyond_all_factors_is_the_last_one() -> None:
     assert fitting_width(counts + torch.eye(len(counts), dtype=torch.float64)[-1]) == WIDTHS[-1]
 
 
-def decoding(kind: str, *, together: bool = False, output: str = "point", numbers: int = 1) -> Forecaster:
+def decoding(kind: str, *, together: bool = False, output: str = "point", numbers: int = 1) -> ForecastNet:
     """A forecaster of seven steps whose decoder writes three at once."""
     torch.manual_seed(2)
     options = InputOptions(patch=3)
@@ -293,7 +293,7 @@ def decoding(kind: str, *, together: bool = False, output: str = "point", number
     }[kind]
     decoder = ARCHITECTURES[kind].decoder(side, FrameInput(6 if together else 3, 8), states=8, summary=encoder.summary)
     sizes = ForecastSizes(BACK, 7, 2, numbers, 0, 2, 3)
-    return Forecaster(
+    return ForecastNet(
         encoder, sizes, normalize="last", output=output, together=together, skip="none", dropout=0.0,  # type: ignore
         decoder=decoder,
     ).eval()  # fmt: skip

@@ -8,7 +8,7 @@ from regard.answers.forecast import FutureValues
 from regard.data.series_files import _with_calendar
 from regard.data.time_series import Series, SeriesWindow, windows
 from regard.fields.series import SeriesWindows
-from regard.models.forecaster import Forecaster
+from regard.models.forecaster import ForecastNet
 from regard.models.frame_input import PatchInput
 from tests.data import test_time_series
 from tests.hand import test_forecast
@@ -50,11 +50,11 @@ SERIES = {
     "the last window of a part dropped": Mutant(Edit(windows, "stop - ahead + 1", "stop - ahead"), EVERY),
     "windows that begin in the part": Mutant(Edit(windows, "max(begin, back)", "begin + back"), EVERY),
     "quantiles that cross": Mutant(
-        Edit(Forecaster._numbers, "steps = softplus(raw)", "steps = raw"),
+        Edit(ForecastNet._numbers, "steps = softplus(raw)", "steps = raw"),
         test_forecast.test_quantiles_never_cross_and_the_middle_one_is_free,
     ),
     "a decoder that reads the history's last patch for ever": Mutant(
-        Edit(Forecaster._by_patch, "read = torch.cat([read, written], 1)", "read = torch.cat([read, read[:, :1]], 1)"),
+        Edit(ForecastNet._by_patch, "read = torch.cat([read, written], 1)", "read = torch.cat([read, read[:, :1]], 1)"),
         DECODED, {"kind": "transformer", "together": False},
     ),
     "a patch with padding": Mutant(

@@ -21,7 +21,7 @@ from regard.data.time_series import SeriesWindow
 from regard.fields.series import SeriesBatch, SeriesWindows
 from regard.metrics.forecast import distribution
 from regard.models.build import build_forecaster
-from regard.models.forecaster import Forecaster, ForecastSizes
+from regard.models.forecaster import ForecastNet, ForecastSizes
 from regard.tasks.forecasting.config import ForecastingConfig
 from regard.tasks.forecasting.data_config import SeriesFiles
 from regard.tasks.forecasting.parts import series_of, window_rows
@@ -50,7 +50,7 @@ def _baseline(config: ForecastingConfig) -> SeriesRidge:
     return SeriesRidge(back=config.data.look_back, ahead=config.data.horizon, levels=levels)
 
 
-def _build(config: ForecastingConfig, spec: Mapping[str, int]) -> Forecaster:
+def _build(config: ForecastingConfig, spec: Mapping[str, int]) -> ForecastNet:
     model, data = config.model, config.data
     positions = model.encoder.input.positions(data.look_back)
     sizes = ForecastSizes(
@@ -61,7 +61,7 @@ def _build(config: ForecastingConfig, spec: Mapping[str, int]) -> Forecaster:
 
 def _initialize(run: RunFiles, net: nn.Module, data: Data) -> None:
     """Set the linear map to the ridge regression that was fitted on the training part."""
-    network, baseline = cast("Forecaster", net), TASK.open_baseline(run, data.codecs)
+    network, baseline = cast("ForecastNet", net), TASK.open_baseline(run, data.codecs)
     if network.skip is not None and baseline is not None:
         ridge: Any = cast("Any", baseline).model
         network.start_skip(network.skip.weight.new_tensor(ridge.weights))
