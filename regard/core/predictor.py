@@ -120,6 +120,10 @@ class Predictor(ABC, Generic[Output]):
         """Return the vectors of a list of inputs: see ``embed``. Raises ConfigError for a model without states."""
         raise ConfigError(f"a {type(self).__name__} has no embeddings")
 
+    def read_for_embedding(self, line: str) -> Any:
+        """Return the input of a line for ``embed``: that of ``read``, unless a prediction needs more than the input."""
+        return self.read(line)
+
     def is_one(self, inputs: Any) -> bool:
         """Return whether an argument of a call is one input; any other iterable holds several."""
         return isinstance(inputs, str)

@@ -85,10 +85,17 @@ def interface_of(predictor: Any) -> PredictorInterface:
     )  # fmt: skip
 
 
-def read_input(predictor: Any, line: str) -> Any:
-    """Return the input of a line, as the predictor parses it. Raises DataError if its format is wrong."""
+def read_input(predictor: Any, line: str, *, embedding: bool = False) -> Any:
+    """Return the input of a line, as the predictor parses it. Raises DataError if its format is wrong.
+
+    Args:
+        predictor: the predictor.
+        line: the line.
+        embedding: whether the input is for ``Predictor.embed``.
+    """
+    read = getattr(predictor, "read_for_embedding", predictor.read) if embedding else predictor.read
     try:
-        return predictor.read(line)
+        return read(line)
     except ValueError as error:  # of a user-defined task
         raise DataError("cannot parse the input", why=str(error)) from error
 

@@ -25,6 +25,7 @@ from regard.server.api import (
     api_v1,
     deepl,
     deepl_glossaries,
+    embedding_api,
     forecast_api,
     generation_api,
     inspection_api,
@@ -64,7 +65,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     app = FastAPI(
         title="Regard", version=VERSION, lifespan=lifespan,
         description="Predicts, generates and translates with models trained by Regard; compatible with OpenAI's "
-        "completions, LibreTranslate and DeepL v2.",
+        "completions and embeddings, LibreTranslate and DeepL v2.",
         telemetry=WITHOUT_TELEMETRY,
         docs_url=None, redoc_url=None, redirect_slashes=False,  # a redirect would trust the header Host
     )  # fmt: skip
@@ -79,6 +80,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         inspection_api,
         openai,
         transcriptions,
+        embedding_api,
         reload_api,
         libretranslate,
         deepl,

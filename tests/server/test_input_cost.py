@@ -63,8 +63,9 @@ def test_a_sequence_costs_the_square_of_what_is_read() -> None:
     short: Any = SimpleNamespace(
         context=4, _tokens=str.split, _encode=str.split,
         parts=lambda line: [part.split() for part in line.split(";")],
+        settings=SimpleNamespace(blank="_"), tokenizer=SimpleNamespace(encode=str.split),
     )  # fmt: skip
-    assert Filler.cost(short, "a b _ c") == 16
+    assert (Filler.cost(short, "_"), Filler.cost(short, "a b _ c")) == (9, 16)
     assert [Generator.cost(short, prompt) for prompt in ("a b", "a b c d e")] == [9, 16]
     items = Items(("items",), max_length=4)
     assert [items.cost(("a",) * number) for number in (2, 5)] == [9, 16]

@@ -104,6 +104,7 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "generate": ("/v1/generate", {"prompt": "a", "model": "book"}, "prompt"),
     "generate, streamed": ("/v1/generate", {"prompt": "a", "model": "book", "stream": True}, "prompt"),
     "complete": ("/v1/completions", {"prompt": "a", "model": "book"}, "prompt"),
+    "embed": ("/v1/embeddings", {"input": ["a"], "model": "book"}, "input"),
     "forecast": ("/v1/forecast", {"table": "date,load\n2020-01-01,3", "model": "series"}, "table"),
     "inspect": ("/v1/inspect", {"text": "1 2", "model": "mean"}, "text"),
     "LibreTranslate": ("/translate", {"q": "a dog", "source": "en", "target": "de"}, "q"),
@@ -126,7 +127,7 @@ def test_a_request_that_is_refused_costs_nothing() -> None:
                 before = server.usage()
                 answer = httpx.post(server.url + path, json=body, timeout=30)
                 if answer.status_code == 200:  # a letter that this model reads
-                    assert failure == "no such letter" and field in ("text", "q", "inputs"), (name, failure)
+                    assert failure == "no such letter" and field in ("text", "q", "inputs", "input"), (name, failure)
                     continue
                 assert answer.status_code in (400, 404, 413, 422), (name, failure, answer.text)
                 server.settle()

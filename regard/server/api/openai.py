@@ -23,7 +23,7 @@ from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TokenScore
 
-PATH, TRANSCRIPTIONS = "/v1/completions", "/v1/audio/transcriptions"
+PATH, TRANSCRIPTIONS, EMBEDDINGS = "/v1/completions", "/v1/audio/transcriptions", "/v1/embeddings"
 CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 413, 429, 500, 503)
@@ -106,7 +106,7 @@ class CompletionRequest(EqualSettings):
 
 def handles(path: str) -> bool:
     """Return whether a path belongs to this interface."""
-    return path in (PATH, TRANSCRIPTIONS)
+    return path in (PATH, TRANSCRIPTIONS, EMBEDDINGS)
 
 
 def error_response(error: ApiError) -> JSONResponse:

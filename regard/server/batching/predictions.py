@@ -57,7 +57,7 @@ def works_of(
     """Return a work per line, whose result is the output as JSON; raise ApiError for invalid inputs or settings."""
     interface = interface_of(predictor)
     settings = request_settings(interface, requested, limits)
-    inputs = _read_inputs(predictor, lines, limits.numbers, deadline)
+    inputs = read_inputs(predictor, lines, limits.numbers, deadline)
     return [partial(_predict, predictor, interface, input, settings) for input in inputs]
 
 
@@ -79,7 +79,7 @@ class SearchRequestJobs:
     ) -> None:
         self._predictor = predictor
         validated = request_settings(interface_of(predictor), requested, limits)
-        self._inputs = _read_inputs(predictor, lines, limits.numbers, deadline)
+        self._inputs = read_inputs(predictor, lines, limits.numbers, deadline)
         try:
             self._settings = predictor.requested(validated)
             self._parts = [predictor.search_inputs(input, self._settings) for input in self._inputs]
@@ -103,8 +103,23 @@ class SearchRequestJobs:
         ]
 
 
-def _read_inputs(predictor: Any, lines: Sequence[str | UploadedFile], limit: int, deadline: Deadline) -> list[Any]:
-    """Parse the inputs in lines; raise ApiError for an invalid or too expensive input."""
+def read_inputs(
+    predictor: Any, lines: Sequence[str | UploadedFile], limit: int, deadline: Deadline, *,
+    field: str = "inputs", embedding: bool = False,
+) -> list[Any]:  # fmt: skip
+    """Parse the inputs in lines.
+
+    Args:
+        predictor: the predictor, which parses the lines.
+        lines: the lines and files of a request.
+        limit: the maximum number of values per layer of an input.
+        deadline: the deadline of the request.
+        field: the name of the list in the request, for errors.
+        embedding: whether the inputs are for ``Predictor.embed``.
+
+    Raises:
+        ApiError: for an invalid or too expensive input.
+    """
     if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
         raise ApiError(400, "This model cannot be used over HTTP: its predictor has no methods read and write.")
     inputs = []
@@ -113,18 +128,20 @@ def _read_inputs(predictor: Any, lines: Sequence[str | UploadedFile], limit: int
         if isinstance(line, UploadedFile) and not (isinstance(predictor, ReadsFiles) and predictor.suffixes):
             raise ApiError(422, "Invalid request: file: this model does not read files")
         if isinstance(line, JsonLine) and not reads_json(predictor):
-            raise ApiError(422, f"Invalid request: inputs.{number - 1}: expected a text")
+            raise ApiError(422, f"Invalid request: {field}.{number - 1}: expected a text")
         try:
-            inputs.append(_read(predictor, line))
+            inputs.append(_read(predictor, line, embedding))
             require_cost(predictor, inputs[-1], limit, f"input {number}")
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
     return inputs
 
 
-def _read(predictor: Any, line: str | UploadedFile) -> Any:
+def _read(predictor: Any, line: str | UploadedFile, embedding: bool) -> Any:
     """Return the input of a line or of an uploaded file."""
-    return predictor.read_file(*line) if isinstance(line, UploadedFile) else read_input(predictor, line)
+    if isinstance(line, UploadedFile):
+        return predictor.read_file(*line)
+    return read_input(predictor, line, embedding=embedding)
 
 
 def require_cost(predictor: Any, input: Any, limit: int, what: str) -> None:

@@ -141,9 +141,15 @@ class Filler(Predictor[Filled]):
         self._tokens(text)
         return text
 
+    def read_for_embedding(self, line: str) -> str:
+        """Return the line as a text, which needs no gap and may be longer than the context."""
+        return line.rstrip("\r\n")
+
     def cost(self, text: str) -> int:
         """Return the cost of a text: the numbers per layer (``core.predictor_interface.input_cost``)."""
-        return len(self._tokens(text)) ** 2
+        blank = self.settings.blank
+        tokens = len(self.tokenizer.encode(text.replace(blank, " "))) + text.count(blank) + 2
+        return min(tokens, self.context) ** 2
 
     def write(self, output: Filled, *, json: bool) -> str:
         """Return the filled text and, after a tab, the candidates of each gap; or a JSON object."""
