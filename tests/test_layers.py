@@ -53,6 +53,7 @@ LAYERS = {
     "commands": 11,
     "functions": 11,
     "integrations": 8,
+    "sklearn": 12,
     "cli": 12,
     "__main__": 13,
 }

@@ -12,9 +12,9 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from regard.functions.training import overrides_of, train
 from regard.runs.run_folder import INPUTS, RunFolder
 from regard.tasks.load import load
-from regard.tasks.train import overrides_of, train
 
 TRAINING_ONLY = (INPUTS, "data", "lock", "optimizer.safetensors")  # names that predictions do not read
 
