@@ -104,7 +104,7 @@ EXPECTED_FAILURES = {"check_classifiers_train": "it tests the accuracy on cluste
 
 
 def test_checks_with_data_hold_for_rows_of_numbers_as_texts() -> None:
-    estimator = OfNumbers(settings={**SHORT, "train.steps": 1})
+    estimator = OfNumbers(settings={**SHORT, "train.steps": 1, "data.max_length": 4, "model.affixes": 0})
     results = estimator_checks.check_estimator(
         estimator, on_fail=None, on_skip=None, expected_failed_checks=EXPECTED_FAILURES
     )

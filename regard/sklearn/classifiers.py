@@ -71,6 +71,10 @@ class TextClassifier(ClassEstimator):
         model_: the predictor that ``regard.load`` returns for it.
     """
 
+    classes_: npt.NDArray[Any]
+    run_: Path
+    model_: Any
+
     def __init__(
         self,
         *,
@@ -131,6 +135,10 @@ class GraphClassifier(ClassEstimator):
         run_: the run folder.
         model_: the predictor that ``regard.load`` returns for it.
     """
+
+    classes_: npt.NDArray[Any]
+    run_: Path
+    model_: Any
 
     def __init__(
         self,

@@ -17,9 +17,9 @@ from regard.sklearn.run_estimator import RunEstimator
 class Forecaster(RunEstimator):
     """A forecaster of series as a scikit-learn estimator: ``Forecaster(horizon=24).fit(series).predict()``.
 
-    The series are an array (time,) or (time, series), or a table with one row for each time step, whose columns of
-    numbers are the series. A table without dates is read as an array. The last tenth is the validation data. The rows
-    are in the order of time: use ``TimeSeriesSplit(test_size=horizon)`` for cross-validation.
+    The series are an array (time,) or (time, series), or a table with a row for each time step. The columns of numbers
+    of a table are its series, and a table without dates is read as an array. The last tenth is the validation data. The
+    rows are in the order of time: use ``TimeSeriesSplit(test_size=horizon)`` for cross-validation.
 
     Args:
         horizon: the number of time steps to predict. Default: chosen by the data.
@@ -39,6 +39,8 @@ class Forecaster(RunEstimator):
     """
 
     targets_: tuple[str, ...]
+    run_: Path
+    model_: Any
 
     def __init__(
         self,

@@ -35,6 +35,8 @@ class SequenceTagger(RunEstimator):
     """
 
     classes_: npt.NDArray[Any]
+    run_: Path
+    model_: Any
 
     def __init__(
         self,
