@@ -18,12 +18,12 @@ EPILOG = epilog(
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the export; must not exist.")]
 To = Annotated[
-    Literal["ctranslate2", "gguf", "marian", "onnx", "hub", "transformers"],
+    Literal["ctranslate2", "gguf", "marian", "onnx", "hub", "sentence-transformers", "transformers"],
     typer.Option(
         "--to",
         help="Convert to this format. transformers: language models (Llama, GPT-2 or GPT-NeoX), classifiers, taggers "
-        "and masked models; gguf: language models for llama.cpp; marian: translation models in transformers; hub: a "
-        "run folder to share.",
+        "and masked models; gguf: language models for llama.cpp; marian: translation models in transformers; "
+        "sentence-transformers: encoders for embeddings; hub: a run folder to share.",
     ),
 ]
 Source = Annotated[
@@ -53,6 +53,15 @@ Push = Annotated[
         show_default=False,
     ),
 ]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        "--pooling",
+        metavar="NAME",
+        help="Pool the positions of a text by mean, max, first or last (sentence-transformers).",
+        show_default="mean",
+    ),
+]
 Sentences = Annotated[int, typer.Option("--sentences", min=1, metavar="N", help="Compare at most N sentences.")]
 
 
@@ -71,6 +80,7 @@ def export(
     checkpoint: CheckpointName = None,
     quantization: Quantization = None,
     push: Push = None,
+    pooling: Pooling = None,
 ) -> None:
     """Convert a trained model to another toolkit's format and compare the outputs of both.
 
@@ -79,7 +89,8 @@ def export(
     from regard.share.export_run import export_run
 
     message, address = export_run(
-        run, folder, to, source=source, sentences=sentences, checkpoint=checkpoint, quantization=quantization, push=push
+        run, folder, to, source=source, sentences=sentences, checkpoint=checkpoint, quantization=quantization,
+        push=push, pooling=pooling,
     )  # fmt: skip
     print(f"{folder}: {message}")
     if address is not None:

@@ -74,7 +74,7 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a key of the config: KEY=VALUE; may be repeated.")
 ]
 For = Annotated[
-    Literal["ctranslate2", "gguf", "marian", "onnx", "transformers"] | None,
+    Literal["ctranslate2", "gguf", "marian", "onnx", "sentence-transformers", "transformers"] | None,
     typer.Option("--for", help="Train a model that can be exported to this format; refuse other settings first."),
 ]
 Resumed = Annotated[

@@ -28,18 +28,21 @@ def average(run: str | Path, *, last: int | None = None, steps: Sequence[int] | 
 def export(
     run: str | Path, folder: str | Path, *, to: str, source: str | Path | None = None, sentences: int = 200,
     checkpoint: str | None = None, quantization: str | None = None, push: str | None = None,
+    pooling: str | None = None,
 ) -> ExportReport:  # fmt: skip
     """Convert a trained model to another toolkit's format, and compare the outputs of both.
 
     Args:
         run: the run folder.
         folder: the new folder for the export.
-        to: the name of the format: ``transformers``, ``onnx``, ``ctranslate2``, ``marian``, ``gguf`` or ``hub``.
+        to: the name of the format: ``transformers``, ``onnx``, ``ctranslate2``, ``marian``, ``gguf``,
+            ``sentence-transformers`` or ``hub``.
         source: a file of inputs to compare. Default: the validation data.
         sentences: the maximum number of compared inputs.
         checkpoint: see ``regard.load``.
         quantization: write smaller numbers, such as ``int8``.
         push: upload the folder to this repository of a hub.
+        pooling: for sentence-transformers: ``mean``, ``max``, ``first`` or ``last``. Default: ``mean``.
 
     Raises:
         ConfigError: if the format cannot represent the model.
@@ -47,7 +50,7 @@ def export(
     source = None if source is None else Path(source)
     return export_run(
         Path(run), Path(folder), to, source=source, sentences=sentences, checkpoint=checkpoint,
-        quantization=quantization, push=push,
+        quantization=quantization, push=push, pooling=pooling,
     )  # fmt: skip
 
 

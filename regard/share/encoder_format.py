@@ -67,21 +67,12 @@ def write(form: EncoderForm, config: Any, net: nn.Module, codecs: Any, folder: P
     assert family is not None
     head = HEADS[form.head]
     types = len(codecs.tokenizer) + head.masks
-    tensors = dict(_encoder(family, form, config, net)) | dict(head.tensors(family, config, net, codecs))
-    tensors = {name: tensor.detach().float().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    encoder = encoder_tensors(family, form, config, net, norm=not head.masks)
+    tensors = plain_tensors(dict(encoder) | dict(head.tensors(family, config, net, codecs)))
     files: dict[str, Any] = {
         "config.json": {
-            "architectures": [family.classes + head.ending],
-            "model_type": family.kind,
-            "vocab_size": types,
-            **family.config(config.model.encoder),
-            "max_position_embeddings": family.first + form.longest,
-            "pad_token_id": PAD,
-            "bos_token_id": BEGIN,
-            "eos_token_id": END,
+            **encoder_config(family, form, config, types, family.classes + head.ending),
             "tie_word_embeddings": head.masks and config.model.share == "all",
-            "torch_dtype": "float32",
-            **({"mask_token_id": types - 1} if head.masks else {}),
             **head.labels(codecs, form.label_kind),
         },
         **encoder_tokenizer_files(codecs.tokenizer, columns=form.longest, mask=head.masks),
@@ -93,8 +84,49 @@ def write(form: EncoderForm, config: Any, net: nn.Module, codecs: Any, folder: P
         atomic_files.write_bytes(folder / name, atomic_files.json_bytes(content))
 
 
-def _encoder(family: EncoderFamily, form: EncoderForm, config: Any, net: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors up to the last norm; a bias that the model lacks is 0."""
+def encoder_config(
+    family: EncoderFamily, form: EncoderForm, config: Any, types: int, architecture: str
+) -> dict[str, Any]:  # fmt: skip
+    """Return the keys of config.json that describe the encoder.
+
+    Args:
+        family: the family of the encoder.
+        form: the form of the network.
+        config: the config of the run.
+        types: the size of the vocabulary, with the mask.
+        architecture: the name of the class.
+    """
+    return {
+        "architectures": [architecture],
+        "model_type": family.kind,
+        "vocab_size": types,
+        **family.config(config.model.encoder),
+        "max_position_embeddings": family.first + form.longest,
+        "pad_token_id": PAD,
+        "bos_token_id": BEGIN,
+        "eos_token_id": END,
+        "torch_dtype": "float32",
+        **({"mask_token_id": types - 1} if HEADS[form.head].masks else {}),
+    }
+
+
+def plain_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies in float32 that share no memory, as safetensors requires."""
+    return {name: tensor.detach().float().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
+def encoder_tensors(
+    family: EncoderFamily, form: EncoderForm, config: Any, net: nn.Module, *, norm: bool
+) -> Iterator[tuple[str, Tensor]]:  # fmt: skip
+    """Yield the tensors up to the last norm; a bias that the model lacks is 0.
+
+    Args:
+        family: the family of the encoder.
+        form: the form of the network.
+        config: the config of the run.
+        net: the network.
+        norm: whether the last norm has its own weight and bias; otherwise they are 1 and 0, and the head has them.
+    """
     encoder, own = config.model.encoder, dict[str, Tensor](net.named_parameters(remove_duplicate=False))
     scale = net.get_submodule("encoder.embedding").scale
     assert isinstance(scale, float)
@@ -111,7 +143,7 @@ def _encoder(family: EncoderFamily, form: EncoderForm, config: Any, net: nn.Modu
                     tensor = relayout(tensor.detach(), heads=encoder.heads, to="half")
             yield family.prefix + foreign, tensor
     for part, plain in (("weight", torch.ones(encoder.width)), ("bias", torch.zeros(encoder.width))):
-        yield f"{family.prefix}{family.last}.{part}", plain if HEADS[form.head].masks else own[f"encoder.norm.{part}"]
+        yield f"{family.prefix}{family.last}.{part}", own[f"encoder.norm.{part}"] if norm else plain
 
 
 def _positions(
@@ -152,7 +184,8 @@ class EncoderExport:
         return compare_encoders(self.form, self.net, self.codecs, model, reader, inputs)
 
 
-def _form(config: Any) -> EncoderForm:
+def form_of(config: Any) -> EncoderForm:
+    """Return the form that the task of a config declares, which must be an encoder."""
     declared = locate(config.task.kind).task().export_form
     form = None if declared is None else declared(config)
     assert isinstance(form, EncoderForm)
@@ -161,12 +194,17 @@ def _form(config: Any) -> EncoderForm:
 
 def _open(run: RunFolder, checkpoint: str | None) -> EncoderExport:
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device="cpu")
-    return EncoderExport(run, _form(run.config), net.eval(), codecs)
+    return EncoderExport(run, form_of(run.config), net.eval(), codecs)
+
+
+def tokenizer_reasons(config: Any) -> list[str]:
+    """Return all reasons why transformers cannot represent the tokenizer of a config."""
+    tokenizer = getattr(config.data, "tokenizer", None)
+    return encoder_tokenizer_obstacles(tokenizer) if tokenizer else []
 
 
 def _obstacles(config: Any) -> list[str]:
-    tokenizer = getattr(config.data, "tokenizer", None)
-    return [*obstacles(_form(config), config), *(encoder_tokenizer_obstacles(tokenizer) if tokenizer else [])]
+    return [*obstacles(form_of(config), config), *tokenizer_reasons(config)]
 
 
 FORMAT = ExportFormat(form=EncoderForm, open=_open, obstacles=_obstacles, compared_by="transformers")

@@ -28,6 +28,7 @@ EXPORT_FORMATS = {
     "gguf": ("regard.share.gguf",),
     "marian": ("regard.share.marian",),
     "onnx": ("regard.share.onnx", "regard.share.onnx_net"),
+    "sentence-transformers": ("regard.share.sentence_format",),
     "transformers": ("regard.share.transformers_format", "regard.share.encoder_format"),
     "hub": ("regard.share.hub", "regard.share.task_run"),
 }
@@ -67,6 +68,7 @@ class ExportFormat:
         obstacles: config of a run → all reasons why the format cannot represent its model.
         codec_obstacles: run → all reasons that only its codecs show.
         quantizations: names of smaller numbers in which an export with the field ``quantization`` can be written.
+        poolings: names of poolings of an export with the field ``pooling``.
         libraries: Python modules that ``Export.write`` imports.
         compared_by: the Python module that ``Export.compare`` imports, if any.
         finish: folder → None; called after ``parity.json`` is written.
@@ -77,6 +79,7 @@ class ExportFormat:
     obstacles: Callable[[Any], list[str]] = lambda config: []
     codec_obstacles: Callable[[RunFolder], list[str]] = lambda run: []
     quantizations: tuple[str, ...] = ()
+    poolings: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     compared_by: str | None = None
     finish: Callable[[Path], None] = lambda folder: None

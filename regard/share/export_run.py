@@ -28,6 +28,7 @@ class ExportReport(NamedTuple):
 def export_run(
     run: Path, folder: Path, to: str, *, source: Path | None = None, sentences: int = 200,
     checkpoint: str | None = None, quantization: str | None = None, push: str | None = None,
+    pooling: str | None = None,
 ) -> ExportReport:  # fmt: skip
     """Convert a trained model to another toolkit's format, and compare the outputs of both.
 
@@ -40,13 +41,14 @@ def export_run(
         checkpoint: the checkpoint; None for the default.
         quantization: the format of smaller numbers; None for float32.
         push: the name of a repository on a hub, for an upload.
+        pooling: the pooling of vectors over the positions of a text; None for the default.
 
     Raises:
         ConfigError: if the format cannot represent the model.
     """
     opened = RunFolder.open(run)
     format = export_format(to, opened.config, str(run))
-    _check_options(format, to, quantization, push)
+    _check_options(format, to, quantization, pooling, push)
     opened.weights_path(checkpoint)  # raises the error of a run that is its baseline alone
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} already exists", where=str(folder), help="choose a new folder, or remove this one")
@@ -58,6 +60,7 @@ def export_run(
     missing = missing_library(format)
     model: Any = format.open(opened, checkpoint)
     model = model if quantization is None else replace(model, quantization=quantization)
+    model = model if pooling is None else replace(model, pooling=pooling)
     inputs = [] if missing else model.inputs(source, sentences)
     message = f"outputs not compared: {missing or 'use --source FILE to name lines to compare'}"
     with atomic_files.publishing(folder) as workshop:
@@ -70,12 +73,17 @@ def export_run(
     return ExportReport(message, None if push is None else upload(folder, push))
 
 
-def _check_options(format: ExportFormat, to: str, quantization: str | None, push: str | None) -> None:
+def _check_options(
+    format: ExportFormat, to: str, quantization: str | None, pooling: str | None, push: str | None
+) -> None:  # fmt: skip
     """Raise ConfigError for an option that does not apply to the format."""
     if quantization is not None and quantization not in format.quantizations:
         names = ", ".join(format.quantizations)
         why = f"--to {to} writes {names or 'float32 only'}"
         raise ConfigError(f"{quantization} is not available", where="--quantization", why=why)
+    if pooling is not None and pooling not in format.poolings:
+        why = f"--to {to} writes {', '.join(format.poolings) or 'no vectors'}"
+        raise ConfigError(f"{pooling} is not available", where="--pooling", why=why)
     if push is not None and to != "hub":
         why = f"--to {to} has no model card and no checksums"
         raise ConfigError("--push needs --to hub", where="--push", why=why)

@@ -33,7 +33,7 @@ CASES = [
     ("book.txt", [], "transformers"), ("book.txt", ["task=masked"], "transformers"), ("pairs.tsv", [], "ctranslate2"),
     ("pairs.tsv", [], "marian"), ("pairs.tsv", [], "onnx"), ("rows.csv", [], "transformers"),
     ("tags.conll", [], "transformers"), ("rows.csv", [], "onnx"), ("tags.conll", [], "onnx"),
-    ("book.txt", ["task=masked"], "onnx"), ("book.txt", [], "gguf"),
+    ("book.txt", ["task=masked"], "onnx"), ("book.txt", [], "gguf"), ("rows.csv", [], "sentence-transformers"),
 ]  # fmt: skip
 
 
