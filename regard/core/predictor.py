@@ -19,6 +19,7 @@ from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.errors import ConfigError, DataError, RegardError
 
 Output = TypeVar("Output")
+Table = TypeVar("Table")
 Shown = str | int | float | bool | None
 
 
@@ -147,6 +148,14 @@ class Predictor(ABC, Generic[Output]):
             raise DataError(what, help="model(input), or model([input, input])")
         to_list = getattr(inputs, "to_pylist", None)  # arrays of pyarrow, whose elements are no Python values
         return list(inputs) if to_list is None else list(to_list())
+
+    @overload
+    def map(
+        self, table: dict[str, list[Any]], column: str | Sequence[str] | None = None, **settings: Any
+    ) -> dict[str, list[Any]]: ...
+
+    @overload
+    def map(self, table: Table, column: str | Sequence[str] | None = None, **settings: Any) -> Table: ...
 
     def map(self, table: Any, column: str | Sequence[str] | None = None, **settings: Any) -> Any:
         """Return a table with the predictions for its rows as further columns: ``model.map(frame, column="review")``.

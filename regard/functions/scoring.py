@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from regard.errors import ConfigError
 from regard.functions.opening import RunPath, load_options, open_model
+from regard.tasks.language_model.scoring import TextScore
+
+
+@overload
+def score(
+    run: RunPath, texts: Sequence[str], targets: None = None, *, prompt: str | None = None, stride: int | None = None,
+    checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
+) -> list[TextScore]: ...  # fmt: skip
+
+
+@overload
+def score(
+    run: RunPath, texts: Sequence[str], targets: Sequence[str], *, checkpoint: str | None = None,
+    device: str | None = None, threads: int | None = None,
+) -> list[list[float]]: ...  # fmt: skip
 
 
 def score(

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json import dumps
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +104,15 @@ class Generator(Predictor[Generated]):
         """Return a form of the model interpolated with the n-grams, if there are any."""
         gate = self.model.gate
         return model if self.ngrams is None or gate is None else InterpolatedModel(model, self.ngrams, gate)
+
+    @overload
+    def __call__(self, inputs: str | bytes = "", **settings: Any) -> Generated: ...
+
+    @overload
+    def __call__(self, inputs: list[Any] | Iterator[Any], **settings: Any) -> list[Generated]: ...
+
+    @overload
+    def __call__(self, inputs: Any, **settings: Any) -> Any: ...
 
     def __call__(self, inputs: Any = "", **settings: Any) -> Any:
         """Continue a prompt, or each prompt of an iterable: see ``Predictor``. Default: a text from its beginning."""
