@@ -85,9 +85,11 @@ def embed(
     write = _writer(output)
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
     if files:
-        inputs = inputs_of(model, run, list(files), column)
+        inputs = inputs_of(model, run, list(files), column, embedding=True)
     else:
-        inputs, failure = read_inputs(model, [line.rstrip("\n") for line in sys.stdin], name="standard input")
+        inputs, failure = read_inputs(
+            model, [line.rstrip("\n") for line in sys.stdin], name="standard input", embedding=True
+        )
         if failure is not None:
             raise failure
     vectors = []

@@ -114,7 +114,7 @@ class Predictor(ABC, Generic[Output]):
             ConfigError: for an unknown layer or pooling.
             DataError: for an invalid input, with its number.
         """
-        values = self.embeddings(self.listed(inputs), layer, pooling)
+        values = self.embeddings(self.listed(inputs, embedding=True), layer, pooling)
         return values[0] if self.is_one(inputs) else values
 
     def embeddings(self, inputs: Sequence[Any], layer: int | None, pooling: str) -> npt.NDArray[np.float32]:
@@ -129,12 +129,13 @@ class Predictor(ABC, Generic[Output]):
         """Return whether an argument of a call is one input; any other iterable holds several."""
         return isinstance(inputs, str)
 
-    def listed(self, inputs: Any, columns: Sequence[str] = ()) -> list[Any]:
+    def listed(self, inputs: Any, columns: Sequence[str] = (), *, embedding: bool = False) -> list[Any]:
         """Return the argument of a call as a list of inputs.
 
         Args:
             inputs: one input, an iterable of inputs, or a table.
             columns: the columns of a table with the inputs. Default: those of training.
+            embedding: whether the inputs are for ``embed``.
 
         Raises:
             DataError: for another object.
@@ -142,7 +143,7 @@ class Predictor(ABC, Generic[Output]):
         if self.is_one(inputs):
             return [inputs]
         if is_table(inputs):
-            return self._row_inputs(inputs, columns)
+            return self._row_inputs(inputs, columns, self.read_for_embedding if embedding else self.read)
         if isinstance(inputs, str | bytes | Mapping) or not isinstance(inputs, Iterable):
             what = f"expected an input of the model or an iterable of inputs, found {type(inputs).__name__}"
             raise DataError(what, help="model(input), or model([input, input])")
@@ -173,10 +174,10 @@ class Predictor(ABC, Generic[Output]):
             DataError: for an invalid row, with its number.
         """
         named = [column] if isinstance(column, str) else list(column or ())
-        outputs = self.predict(self._row_inputs(table, named), **settings)
+        outputs = self.predict(self._row_inputs(table, named, self.read), **settings)
         return with_columns(table, self._output_columns(outputs))
 
-    def _row_inputs(self, table: Any, columns: Sequence[str]) -> list[Any]:
+    def _row_inputs(self, table: Any, columns: Sequence[str], read: Callable[[str], Any]) -> list[Any]:
         """Return the input of each row of a table, read like those of a file."""
         if self.origin is None:
             what, why = "this predictor cannot read tables", "it was not loaded from a run, which names the columns"
@@ -189,7 +190,7 @@ class Predictor(ABC, Generic[Output]):
             file = Path(folder) / "table.jsonl"
             write_rows(file, columns_of(table))
             with _rows_for_lines(f"{file}:"):
-                return [self.read(line) for _, line in run.task.row_inputs(run.config, file, columns)]
+                return [read(line) for _, line in run.task.row_inputs(run.config, file, columns)]
 
     def _output_columns(self, outputs: Sequence[Any]) -> dict[str, list[Any]]:
         """Return a column for each field of the outputs that holds a text, a number or a list of them."""

@@ -83,7 +83,7 @@ def embed(
         engine: see ``regard.predict``.
     """
     model = open_model(run, (), load_options(checkpoint, device, threads, engine))
-    return model.embed(inputs_of(model, run, inputs, column), layer=layer, pooling=pooling)
+    return model.embed(inputs_of(model, run, inputs, column, embedding=True), layer=layer, pooling=pooling)
 
 
 def translate(

@@ -19,16 +19,29 @@ from regard.tasks.row_inputs import has_rows, read_row_inputs
 MAX_BYTES = 1 << 30  # of a file that is one input
 
 
-def inputs_of(model: Predictor[Any], run: str | Path, inputs: Any, column: str | Sequence[str] | None) -> list[Any]:
-    """Return the inputs of a call, or those in the files that it names, as a list."""
+def inputs_of(
+    model: Predictor[Any], run: str | Path, inputs: Any, column: str | Sequence[str] | None, *, embedding: bool = False
+) -> list[Any]:
+    """Return the inputs of a call, or those in the files that it names, as a list.
+
+    Args:
+        model: the predictor.
+        run: its run folder.
+        inputs: the argument of a call, or paths.
+        column: the columns of a table; None for those of training.
+        embedding: whether the inputs are for ``Predictor.embed``.
+    """
     columns = [column] if isinstance(column, str) else list(column or ())
     if not (paths := paths_in(inputs)):
-        return model.listed(inputs, columns)
+        return model.listed(inputs, columns, embedding=embedding)
     files = [file for path in paths for file in named_files(path)]
-    return [input for file in files for input in _file_inputs(model, RunFolder.open(Path(run)), file, columns)]
+    opened = RunFolder.open(Path(run))
+    return [input for file in files for input in _file_inputs(model, opened, file, columns, embedding=embedding)]
 
 
-def _file_inputs(model: Predictor[Any], run: RunFolder, file: Path, columns: Sequence[str]) -> Iterator[Any]:
+def _file_inputs(
+    model: Predictor[Any], run: RunFolder, file: Path, columns: Sequence[str], *, embedding: bool
+) -> Iterator[Any]:
     """Yield the inputs of a file: its contents, its rows or its lines."""
     if isinstance(model, ReadsFiles) and file.name.lower().endswith(tuple(model.suffixes) or ("\0",)):
         try:
@@ -39,7 +52,7 @@ def _file_inputs(model: Predictor[Any], run: RunFolder, file: Path, columns: Seq
         return
     rows = [*(read_row_inputs(run, file, columns) if has_rows(file) else _numbered(file))]
     names, lines = [name for name, _ in rows], [line for _, line in rows]
-    inputs, failure = read_inputs(model, lines, name=str(file), row_names=names)
+    inputs, failure = read_inputs(model, lines, name=str(file), row_names=names, embedding=embedding)
     if failure is not None:
         raise failure
     yield from inputs

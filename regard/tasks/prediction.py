@@ -29,6 +29,7 @@ def read_inputs(
     name: str,
     first: int = 1,
     row_names: Sequence[str] | None = None,
+    embedding: bool = False,
 ) -> tuple[list[Any], Any]:
     """Parse the inputs of lines up to the first invalid one.
 
@@ -38,15 +39,17 @@ def read_inputs(
         name: the name of the file, for errors.
         first: the number of the first line.
         row_names: the name of each row, for errors; replaces ``name`` and ``first``.
+        embedding: whether the inputs are for ``Predictor.embed``.
 
     Returns:
         The valid inputs, and the error of the first invalid line or None.
     """
     inputs: list[Any] = []
+    read = predictor.read_for_embedding if embedding else predictor.read
     for number, line in enumerate(lines):
         where = f"{name}:{first + number}" if row_names is None else row_names[number]
         try:
-            inputs.append(predictor.read(line))
+            inputs.append(read(line))
         except RegardError as error:
             error.where = where if error.where is None else error.where
             return inputs, error

@@ -77,3 +77,15 @@ def test_the_command_writes_the_vectors_of_python(
     np.testing.assert_allclose(column, package.embed(runs["classification"], texts), rtol=1e-6)
     refused = regard("embed", runs["classification"], tmp_path / "in.txt", "-o", tmp_path / "v.txt")
     assert isinstance(refused.exception, ConfigError) and "the format of v.txt is unknown" in str(refused.exception)
+
+
+def test_a_text_without_a_gap_has_a_vector(
+    runs: dict[str, Path], tmp_path: Path, regard: Callable[..., Result]
+) -> None:
+    texts = [text.replace(package.load(runs["masked"], package.Filler).settings.blank, "a") for text in ("a b", "b")]
+    expected = package.load(runs["masked"]).embed(texts)
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts))
+    for files, input in (([tmp_path / "in.txt"], None), ([], "a b\nb\n")):
+        assert regard("embed", runs["masked"], *files, "-o", tmp_path / "out.npy", input=input).exit_code == 0
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=1e-6)
+    np.testing.assert_allclose(package.load(runs["masked"]).embed({"text": texts}), expected, rtol=1e-6)
