@@ -41,7 +41,7 @@ def create_server(
     service = Service(ModelRegistry(models, preload=preload), allowed, ServerMetrics(), keys=keys)
     config = uvicorn.Config(
         create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False,
-        **limited_protocols(allowed),
+        proxy_headers=False, **limited_protocols(allowed),
     )  # fmt: skip
     return DrainingServer(config, service), service
 
