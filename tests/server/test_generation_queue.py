@@ -26,7 +26,7 @@ class Counts(SchedulerObserver):
         self.tokens: list[int] = []
         self.rows: list[int] = []
 
-    def on_finished(self, tokens: int, seconds: float) -> None:
+    def on_finished(self, tokens: int, seconds: float = 0.0) -> None:
         self.tokens.append(tokens)
 
     def on_step(self, rows: int, max_rows: int) -> None:
