@@ -64,7 +64,7 @@ def open_work(spec: Mapping[str, Any], seed: int) -> Work:
 
     if spec.get("threads"):
         torch.set_num_threads(spec["threads"])
-    options = {} if spec.get("engine") is None else {"engine": spec["engine"]}
+    options = {name: spec[name] for name in ("engine", "ensemble") if spec.get(name)}
     model = load(spec["run"], checkpoint=spec.get("checkpoint"), device=spec.get("device"), **options)
     kinds: dict[str, Any] = {
         "translate": _Translating, "generate": _Generating, "predict": _Predicting, "score": _scoring,

@@ -15,6 +15,7 @@ from regard.commands.options import (
     CheckpointName,
     DeviceName,
     EngineName,
+    Ensemble,
     Run,
     Threads,
     epilog,
@@ -167,6 +168,7 @@ def evaluate(
     stream: StreamEvaluationRequest = StreamEvaluationRequest(),
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
+    ensemble: Ensemble = None,
     device: DeviceName = None,
     threads: Threads = None,
     engine: EngineName = None,
@@ -182,23 +184,22 @@ def evaluate(
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     windows, analysis = {"stride": stride, "memory": memory}, _Analysis(output, errors, against, draw, sort)
-    kind = folder.config.task.kind
     require_streaming(stream)
-    opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
+    opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine, "checkpoint": checkpoint}
     if stream.streaming:
-        _refuse(windows | analysis.options | {"draw": draw}, why="--streaming reports quality and latency only")
-        opening["checkpoint"] = checkpoint
+        refused = windows | analysis.options | {"draw": draw, "ensemble": ensemble}
+        _refuse(refused, why="--streaming reports quality and latency only")
         measure = evaluate_speech_streams if "transcribe" in folder.task.serves else evaluate_streams
         measure(folder, files, names, search, opening, stream, as_json=as_json)
     elif folder.task.reference_test is None:
-        why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
-        _refuse(search | {"engine": engine}, why)
+        why = f"it requires outputs that are compared with references, and the task of {run} is {folder.task.name}"
+        _refuse(search | {"engine": engine, "ensemble": ensemble}, why)
         set_up(device, threads)
         data_settings = {name: value for name, value in windows.items() if value is not None}
         _measure(folder, files, names, analysis, as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
-        _refuse(windows | {"draw": draw}, why=f"the task of {run} is {kind}")
-        _compare(folder, files, names, search, opening, analysis, checkpoint=checkpoint, as_json=as_json)
+        _refuse(windows | {"draw": draw}, why=f"the task of {run} is {folder.task.name}")
+        _compare(folder, files, names, search, opening | {"ensemble": ensemble or ()}, analysis, as_json=as_json)
 
 
 class _Analysis(NamedTuple):
@@ -272,7 +273,7 @@ def _comparison(
 
 def _compare(
     run: RunFolder, files: list[Path], names: list[str] | None, search_options: dict[str, Any],
-    opening: dict[str, Any], analysis: _Analysis, *, checkpoint: str | None, as_json: bool,
+    opening: dict[str, Any], analysis: _Analysis, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare outputs with references and with those of another model; only rank 0 prints.
 
@@ -283,7 +284,6 @@ def _compare(
         search_options: the search options of the command line.
         opening: keyword arguments of ``open_predictor``.
         analysis: the other system, a run folder or a file of outputs; and the file for the outputs or rows.
-        checkpoint: the checkpoint of ``run``.
         as_json: whether to print JSON.
     """
     from regard.tasks.evaluation import evaluate_outputs, require_metrics
@@ -293,7 +293,7 @@ def _compare(
     with several_ranks(refused={"against": against, "errors": rows or None}) as peers:
         _require_rival(against)
         metrics = require_metrics(run, names)
-        test = _test(run, files, opening, checkpoint)
+        test, checkpoint = _test(run, files, opening), opening["checkpoint"]
         search = search_settings(test.search, nbest=1, **search_options)
         leads, ranks = peers is None or peers.rank == 0, 1 if peers is None else peers.world
         for warning in test.warnings if leads else ():
@@ -308,7 +308,8 @@ def _compare(
             _write_outputs(evaluation, output)
         rival = None
         if against is not None:
-            lines = _rival_outputs(against, files, search_options, opening)
+            other = {name: value for name, value in opening.items() if name != "ensemble"}
+            lines = _rival_outputs(against, files, search_options, other | {"checkpoint": None})
             differences = [test.compare(name, evaluation.outputs, lines) for name in metrics]
             rival = Rival(str(against), differences, test.only_exact(evaluation.outputs, lines), len(test.inputs))
         print_scores(evaluation, rival, run.task.metrics, as_json=as_json, errors=analysis.errors)
@@ -324,14 +325,12 @@ def _write_outputs(evaluation: Evaluation, path: Path) -> None:
     atomic_files.write_bytes_atomically(path, text.encode())
 
 
-def _test(run: RunFolder, files: list[Path], opening: dict[str, Any], checkpoint: str | None = None) -> ReferenceTest:
+def _test(run: RunFolder, files: list[Path], opening: dict[str, Any]) -> ReferenceTest:
     """Open a run for a test set; raise ConfigError if its outputs cannot be compared with references."""
     if run.task.reference_test is None:
         what = f"the outputs of {run.path} cannot be compared with references"
         raise ConfigError(what, where="--against", why=f"its task is {run.config.task.kind}")
-    test: ReferenceTest = run.task.reference_test(
-        run.config, open_predictor(run.path, checkpoint=checkpoint, **opening), files
-    )
+    test: ReferenceTest = run.task.reference_test(run.config, open_predictor(run.path, **opening), files)
     return test
 
 

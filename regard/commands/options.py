@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -58,6 +59,17 @@ Threads = Annotated[
         rich_help_panel="Model",
     ),
 ]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--ensemble",
+        metavar="RUN",
+        help="At each step, average the probabilities with those of this run, which has equal vocabularies; may be "
+        "repeated.",
+        autocompletion=completion.runs,
+        rich_help_panel="Model",
+    ),
+]
 EngineName = Annotated[
     Literal["auto", "reference", "float32", "torch", "bfloat16", "int8"] | None,
     typer.Option(
@@ -96,7 +108,7 @@ def set_threads(threads: int | None) -> None:
 
 def open_model(
     run: Path, *, checkpoint: str | None, device: str | None, threads: int | None,
-    engine: RequestedEngine | None = None, mapped: bool = False,
+    engine: RequestedEngine | None = None, mapped: bool = False, ensemble: Sequence[Path] | None = None,
 ) -> Translator:  # fmt: skip
     """Load the trained translation model of a run.
 
@@ -107,6 +119,7 @@ def open_model(
         threads: the number of CPU threads; None for the default.
         engine: the decoding engine; None for the default.
         mapped: whether weights are memory-mapped and shared between processes.
+        ensemble: further runs; see ``regard.load``.
 
     Raises:
         ConfigError: if the device does not exist.
@@ -115,7 +128,9 @@ def open_model(
     from regard.tasks.translation.translator import load
 
     set_up(device, threads)
-    model = load(run, checkpoint=checkpoint, device=device, engine=engine, mapped=mapped, log=_log)
+    model = load(
+        run, checkpoint=checkpoint, device=device, engine=engine, mapped=mapped, ensemble=ensemble or (), log=_log
+    )
     _warn_if_emulated(engine, model.device.type)
     return model
 

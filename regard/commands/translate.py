@@ -19,6 +19,7 @@ from regard.commands.options import (
     CheckpointName,
     DeviceName,
     EngineName,
+    Ensemble,
     Run,
     Threads,
     checkpoint_name,
@@ -99,6 +100,7 @@ def register(app: typer.Typer) -> None:
     examples = (
         "regard translate runs/m30k < in.txt > out.txt",
         "regard translate runs/m30k a.txt b.txt.gz -o out/",
+        "regard translate runs/m30k --ensemble runs/m30k-2 < in.txt",
         "talk | regard translate runs/m30k --streaming --policy alignatt --lag 2",
     )
     app.command("translate", epilog=epilog(*examples))(translate)
@@ -120,6 +122,7 @@ def translate(
     bulk: Bulk = Bulk(),
     stream: StreamRequest = StreamRequest(),
     checkpoint: CheckpointName = None,
+    ensemble: Ensemble = None,
     device: DeviceName = None,
     threads: Threads = None,
     engine: EngineName = None,
@@ -131,28 +134,28 @@ def translate(
     line with line number, score and text, separated by tabs. The -o file is replaced once the output is complete;
     --resume continues after an interruption.
 
-    With -o OUT/, files are processed in bulk: in blocks, by --workers processes. After an interruption, run the same
-    command again to resume.
+    With -o OUT/, files are processed in bulk: in blocks, by --workers processes, and the same command resumes.
 
     With --streaming, words are translated as they arrive, a stream for each line, and printed as they are committed.
     Committed words are never taken back. A sentence is completed when the next one begins.
     """
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    together = {"ensemble": [str(other.resolve()) for other in ensemble]} if ensemble else {}
     require_streaming(stream)
     if stream.streaming:
-        refuse_with_streaming(bulk, output=output, prefix=prefix, prefixes=prefixes, resume=resume)
+        refuse_with_streaming(bulk, output=output, prefix=prefix, prefixes=prefixes, resume=resume, ensemble=ensemble)
         return _stream(run, files, requested, stream, opening, as_json=as_json)
     if (bulk := bulk.with_files(files, output)).requested:
         _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else requested["nbest"])
         spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": requested["seed"]}
-        spec["search"] = _search_of(run, requested)
-        run_bulk(bulk, run, spec | opening, doing="translating")
-        return
-    model, required = open_model(run, **opening), _Prefixes(prefix, prefixes)
+        spec |= {"search": _search_of(run, requested), **together}
+        return run_bulk(bulk, run, spec | opening, doing="translating")
+    model, required = open_model(run, ensemble=ensemble, **opening), _Prefixes(prefix, prefixes)
     search = search_settings(model.search, **requested)
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     work = _Translation(model, search, required, form)
     job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, work)
+    job |= together
     if search.seed is None:  # one seed for the whole command: equal lines give equal outputs in any chunk
         work = work._replace(search=search.model_copy(update={"seed": secrets.randbits(63)}))
     _report(model, *_translate_lines(work, run, bulk, job=job, resume=resume))

@@ -284,6 +284,7 @@ class Task:
             is never used alone.
         with_memory: (run, codecs, predictor, threshold) → a predictor that uses the saved ``OutputBaseline`` for near
             inputs.
+        ensemble: (predictors) → one predictor, whose search averages their probabilities; None: not supported.
         choose_baseline: (config, predictor, baseline, validation examples, interrupted) →
             ``runs.baseline_choice.BaselineChoice``, or None if there are too few examples.
         outcomes: (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and
@@ -331,6 +332,7 @@ class Task:
     combine: Callable[[RunFiles, nn.Module, Data], Combined] | None = None
     baseline_predictor: Callable[[RunFiles, Any], Any] | None = None
     with_memory: Callable[[RunFiles, Any, Any, float], Any] | None = None
+    ensemble: Callable[[Sequence[Any]], Any] | None = None
     choose_baseline: Callable[[Any, Any, Any, Any, Callable[[], bool]], Any] | None = None
     outcomes: Callable[[Any, Any], Any] | None = None
     held_out: Callable[[RunFiles], Any] | None = None

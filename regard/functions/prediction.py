@@ -96,6 +96,7 @@ def translate(
     device: str | None = None,
     threads: int | None = None,
     engine: str | None = None,
+    ensemble: Sequence[str | Path] = (),
     **settings: Any,
 ) -> list[Translation]:
     """Translate texts: ``regard.translate("runs/m30k", ["A dog runs."], beam=5)[0].text``.
@@ -109,9 +110,10 @@ def translate(
         device: see ``regard.load``.
         threads: see ``regard.predict``.
         engine: see ``regard.predict``.
+        ensemble: see ``regard.load``.
         settings: keys of the config section ``search``, and ``seed``.
     """
-    loading = load_options(checkpoint, device, threads, engine)
+    loading = load_options(checkpoint, device, threads, engine) | {"ensemble": ensemble}
     if prefixes is None:
         return predict_with(run, inputs, ("translation",), column, loading, settings)
     model: Any = open_model(run, ("translation",), loading)

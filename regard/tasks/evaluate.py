@@ -23,6 +23,7 @@ def evaluate(
     device: str | None = None,
     threads: int | None = None,
     engine: str | None = None,
+    ensemble: Sequence[str | Path] = (),
     outcomes: bool = False,
     **settings: Any,
 ) -> Evaluation:
@@ -40,6 +41,7 @@ def evaluate(
         device: see ``regard.load``.
         threads: the number of CPU threads. Default: all.
         engine: the engine that decodes, for a translation run.
+        ensemble: further runs, for a translation run: see ``regard.load``.
         outcomes: whether to return each target with its prediction, as ``Evaluation.outcomes``.
         settings: search settings of a translation run, such as ``beam=1``; otherwise keys of the section ``data``, such
             as ``stride=64``.
@@ -59,5 +61,6 @@ def evaluate(
         else:
             paths = write_data(files, Path(temporary), "test", folder.config.task.kind)
         return evaluate_run(
-            folder, paths, metrics, checkpoint=checkpoint, device=device, engine=engine, outcomes=outcomes, **settings
+            folder, paths, metrics, checkpoint=checkpoint, device=device, engine=engine, ensemble=ensemble,
+            outcomes=outcomes, **settings,
         )  # fmt: skip

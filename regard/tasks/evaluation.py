@@ -87,6 +87,7 @@ def evaluate_run(
     checkpoint: str | None = None,
     device: str | None = None,
     engine: str | None = None,
+    ensemble: Sequence[str | Path] = (),
     progress: ProgressCallback | None = None,
     peers: ProcessGroup | None = None,
     memory: int | None = None,
@@ -96,7 +97,7 @@ def evaluate_run(
     """Return the metrics of a run on data files.
 
     Outputs are compared with references if the task has a ``reference_test``. Otherwise the files are prepared in a
-    temporary folder, and the metrics of the objective and of the predictor are computed.
+    temporary folder and evaluated as in validation.
 
     Args:
         run: the trained run.
@@ -105,30 +106,29 @@ def evaluate_run(
         checkpoint: see ``tasks.load.load``.
         device: see ``tasks.load.load``.
         engine: the engine that decodes; only for tasks whose outputs are compared with references.
+        ensemble: further runs.
         progress: called with the number of newly finished examples.
         peers: the ranks that share the examples; each returns the metrics of all examples.
         memory: the number of positions in memory, for layers with memory; None: as in training.
-        outcomes: whether to return each target with its prediction; see ``core.task.Task.outcomes``.
+        outcomes: whether to return each target with its prediction.
         settings: search settings, such as ``beam=1``, or keys of the section ``data``, such as ``stride=64``.
     """
     shared: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress, "peers": peers}
-    if outcomes and run.task.reference_test is None:
+    if run.task.reference_test is None and outcomes:
         require_outcomes(run.task)
     if run.task.reference_test is not None:
         names = require_metrics(run, metrics)
-        engines: dict[str, Any] = {} if engine is None else {"engine": engine}
-        predictor = load(run.path, checkpoint=checkpoint, device=device, **engines)
-        test = run.task.reference_test(run.config, predictor, files)
+        chosen: dict[str, Any] = {"checkpoint": checkpoint, "device": device} | ({"engine": engine} if engine else {})
+        test = run.task.reference_test(run.config, load(run.path, ensemble=ensemble, **chosen), files)
         settings |= {} if memory is None else {"memory": memory}
         return evaluate_outputs(run, test, names, _search(test.search, settings), outcomes=outcomes, **shared)
-    if engine is not None:
-        why = f"the task {run.config.task.kind} is evaluated as in validation"
-        raise ConfigError("the engine cannot be chosen", where="engine", why=why)
+    if engine or ensemble:
+        raise ConfigError("no engine and no ensemble applies to this task", where="engine")
     config, names = config_with_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _set_memory(run, net, memory)
-    requested = metrics is not None
-    return _evaluate_objective(run, config, net, codecs, names, requested=requested, outcomes=outcomes, **shared)
+    shared |= {"requested": metrics is not None, "outcomes": outcomes}
+    return _evaluate_objective(run, config, net, codecs, names, **shared)
 
 
 def _evaluate_objective(

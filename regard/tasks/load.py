@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, overload
@@ -31,20 +32,20 @@ def ignore(line: str) -> None:
 @overload
 def load(
     path: str | Path, kind: type[Loaded], *, checkpoint: str | None = None, device: str | None = None,
-    mapped: bool = False, log: Report = ignore, **options: Any,
+    mapped: bool = False, ensemble: Sequence[str | Path] = (), log: Report = ignore, **options: Any,
 ) -> Loaded: ...  # fmt: skip
 
 
 @overload
 def load(
     path: str | Path, kind: None = None, *, checkpoint: str | None = None, device: str | None = None,
-    mapped: bool = False, log: Report = ignore, **options: Any,
+    mapped: bool = False, ensemble: Sequence[str | Path] = (), log: Report = ignore, **options: Any,
 ) -> Predictor[Any]: ...  # fmt: skip
 
 
 def load(
     path: str | Path, kind: Any = None, *, checkpoint: str | None = None, device: str | None = None,
-    mapped: bool = False, log: Report = ignore, **options: Any,
+    mapped: bool = False, ensemble: Sequence[str | Path] = (), log: Report = ignore, **options: Any,
 ) -> Any:  # fmt: skip
     """Return the predictor of a run folder, such as a ``Translator``: ``regard.load("runs/m30k")("A dog.").text``.
 
@@ -57,6 +58,8 @@ def load(
         device: the name of a torch device. Default: CUDA if available, else the CPU.
         mapped: memory-map the weights on the CPU, to share them between processes. The checkpoint must not be
             overwritten in place.
+        ensemble: further runs of the task, with equal vocabularies: at each step of a search, the probabilities of all
+            models are averaged. For translation.
         log: receives the engine that ``engine="auto"`` chose.
         options: options of the predictor, such as ``engine`` of a Translator. ``engine="auto"`` chooses the fastest
             engine that is accurate enough, by a trial of a few seconds whose result is saved in ``engine.json``.
@@ -66,8 +69,11 @@ def load(
         ModelError: if the run folder is incomplete or damaged.
     """
     run = RunFolder.open(Path(path))
-    loading = {"checkpoint": checkpoint, "device": device, "mapped": mapped, **options}
+    loading: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "mapped": mapped, **options}
     predictor = _baseline(run) if run.is_baseline(checkpoint) else _predictor(run, log, **loading)
+    if ensemble:
+        predictor = _ensemble(run, predictor, [load(other, **loading) for other in ensemble])
+        loading["ensemble"] = [str(Path(other).absolute()) for other in ensemble]
     if isinstance(predictor, Predictor):
         predictor.origin = LoadCall(load, run, loading)
     expected = get_origin(kind) or kind
@@ -97,6 +103,19 @@ def _with_memory(run: RunFolder, codecs: Any, predictor: Any) -> Any:
     if choice is None or choice.memory is None or make is None or not run.uses_memory():
         return predictor
     return make(run, codecs, predictor, choice.memory.threshold)
+
+
+def _ensemble(run: RunFolder, predictor: Any, further: Sequence[Any]) -> Any:
+    """Return one predictor of several. Raises ConfigError if the task does not support it."""
+    make = run.task.ensemble
+    if make is None:
+        what = f"models of the task {run.task.name} cannot be an ensemble"
+        raise ConfigError(what, where="ensemble", why="their outputs are not searched step by step")
+    if wrong := next((other.origin.run for other in further if other.origin.run.task.name != run.task.name), None):
+        raise ConfigError(
+            "the models have different tasks", where=str(wrong.path), why=f"its task is {wrong.task.name}"
+        )
+    return make([predictor, *further])
 
 
 def _baseline(run: RunFolder) -> Any:

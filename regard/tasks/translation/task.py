@@ -48,6 +48,7 @@ from regard.tasks.translation.baseline_translator import open_baseline_translato
 from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, open_run, spec_of
 from regard.tasks.translation.config import TranslationConfig, translation_config
 from regard.tasks.translation.engine_trials import PairTrials
+from regard.tasks.translation.ensemble import EnsembleTranslator
 from regard.tasks.translation.evaluation import TranslationTest
 from regard.tasks.translation.memory import with_memory
 from regard.tasks.translation.translator import Translator
@@ -238,6 +239,7 @@ TASK = Task(
     fit_baseline=fit_translation_baseline,
     open_baseline=open_translation_baseline,
     baseline_predictor=open_baseline_translator,
+    ensemble=EnsembleTranslator,
     with_memory=with_memory,
     choose_baseline=choose_baseline,
     sample=_sample,

@@ -362,7 +362,8 @@ class Translator(PairScorer, Predictor[Translation]):
 
 def load(
     path: str | Path, *, checkpoint: str | None = None, device: str | None = None,
-    engine: RequestedEngine | None = None, mapped: bool = False, log: Report = ignore,
+    engine: RequestedEngine | None = None, mapped: bool = False, ensemble: Sequence[str | Path] = (),
+    log: Report = ignore,
 ) -> Translator:  # fmt: skip
     """Return the translation model of a run folder: ``load("runs/m30k")("A dog runs.").text``.
 
@@ -374,6 +375,7 @@ def load(
         device: see ``regard.load``.
         engine: as in ``Translator``, or ``auto``.
         mapped: see ``regard.load``.
+        ensemble: see ``regard.load``.
         log: see ``regard.load``.
 
     Raises:
@@ -381,7 +383,9 @@ def load(
         ModelError: if the run folder is incomplete or damaged.
     """
     require_task(RunFolder.open(Path(path)), "translation")
-    return load_predictor(path, Translator, checkpoint=checkpoint, device=device, mapped=mapped, log=log, engine=engine)
+    return load_predictor(
+        path, Translator, checkpoint=checkpoint, device=device, mapped=mapped, ensemble=ensemble, log=log, engine=engine
+    )
 
 
 def _refuse_long(limit: int) -> Mapping[str, Tensor]:
