@@ -20,8 +20,8 @@ from regard.models.transformer.config import TransformerDecoderConfig
 from regard.models.transformer.feed_forward import FeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm
-from regard.share.ctranslate2 import obstacle as ctranslate2_obstacle
-from regard.share.onnx import obstacle as onnx_obstacle
+from regard.share.ctranslate2 import obstacles as ctranslate2_obstacles
+from regard.share.onnx import obstacles as onnx_obstacles
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0}
 
@@ -149,8 +149,8 @@ def test_every_key_of_a_side_is_taught_or_refused() -> None:
 @pytest.mark.parametrize("name", UNTAUGHT)
 def test_what_an_export_does_not_know_is_told(name: str) -> None:
     part, why = UNTAUGHT[name]
-    found = ctranslate2_obstacle(ModelConfig.model_validate(SIZES | part))
-    assert found is not None and why in found
+    found = ctranslate2_obstacles(ModelConfig.model_validate(SIZES | part))
+    assert any(why in reason for reason in found)
 
 
 @pytest.mark.parametrize("name", [*UNTAUGHT, "none"])
@@ -172,18 +172,18 @@ def test_the_fast_decoder_refuses_a_part_or_computes_it_alike(name: str) -> None
 
 
 def test_what_they_know_is_not_refused() -> None:
-    assert obstacle(model().decoder) is None and ctranslate2_obstacle(ModelConfig.model_validate(SIZES)) is None
+    assert obstacle(model().decoder) is None and ctranslate2_obstacles(ModelConfig.model_validate(SIZES)) == []
 
 
 def test_onnx_is_refused_what_it_cannot_keep() -> None:
-    refused = [name for name, (part, _) in UNTAUGHT.items() if onnx_obstacle(ModelConfig.model_validate(SIZES | part))]
+    refused = [name for name, (part, _) in UNTAUGHT.items() if onnx_obstacles(ModelConfig.model_validate(SIZES | part))]
     assert refused == ["forgetting"], "tests/share/test_onnx.py exports the others"
 
 
 def test_the_squared_relu_is_decoded_fast_and_is_not_exported() -> None:
     assert obstacle(model(activation="relu2").decoder) is None
     config = ModelConfig.model_validate(SIZES | {"activation": "relu2"})
-    assert ctranslate2_obstacle(config) == "its activation is relu2"
+    assert ctranslate2_obstacles(config) == ["its activation is relu2"]
 
 
 def test_frames_after_the_norm_take_them_too() -> None:
