@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy as np
 import pytest
 
 import regard
+from regard.config.toml_layers import parse_override
+from regard.core import atomic_files
 from regard.errors import ConfigError, DataError
+from regard.functions.training import _in_run_folder, overrides_of
 from regard.runs.run_folder import RunFolder
 from regard.tasks.in_memory import write_data
 
@@ -138,3 +143,40 @@ def test_a_model_can_be_chosen_for_a_format(tmp_path: Path) -> None:
     assert regard.export(run, tmp_path / "exported", to="onnx").address is None
     with pytest.raises(ConfigError, match="resume cannot be combined"):
         regard.train(resume=run, for_="onnx")
+
+
+def test_settings_may_be_any_text_or_number_of_numpy() -> None:
+    settings = {"name": "\U0001f600 é", "train": {"epochs": np.int64(3), "minutes": None}, "data.text": ["a", "b"]}
+    parsed = dict(map(parse_override, overrides_of(settings)))
+    assert parsed == {
+        ("name",): "\U0001f600 é", ("train", "epochs"): 3, ("train", "minutes"): None, ("data", "text"): ["a", "b"],
+    }  # fmt: skip
+
+
+def test_data_that_another_rank_writes_at_the_same_time_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other rank publishes the same files, or other ones, just before this one does."""
+    publish = atomic_files.publishing
+    for texts, agrees in ((TEXTS, True), (TEXTS[::-1], False)):
+        folder = tmp_path / str(agrees)
+
+        @contextmanager
+        def later(path: Path, texts: list[str] = texts) -> Iterator[Path]:
+            path.mkdir()
+            write_data([texts, LABELS], path, "train")
+            with publish(path) as hidden:
+                yield hidden
+
+        monkeypatch.setattr(atomic_files, "publishing", later)
+        if agrees:
+            assert _in_run_folder({"train": [TEXTS, LABELS]}, folder, None)["train"]
+        else:
+            with pytest.raises(ConfigError, match="has other data"):
+                _in_run_folder({"train": [TEXTS, LABELS]}, folder, None)
+
+
+def test_arrays_resume_a_run(tmp_path: Path) -> None:
+    series, labels = np.random.default_rng(0).normal(size=(40, 6)), [0, 1] * 20
+    runs = [regard.train(series, labels, name="run", runs=tmp_path, train=SHORT) for _ in range(2)]
+    assert runs[0] == runs[1]

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.core import atomic_files
 from regard.core.columns import is_table
-from regard.errors import ConfigError
+from regard.errors import ConfigError, StorageError
 from regard.runs.config import recipe_names
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import INPUTS, RunFolder
@@ -100,7 +100,7 @@ def _train_new(
 @contextmanager
 def _removed_if_unprepared(folder: Path) -> Iterator[None]:
     """Remove a new folder if the block raises before its data are prepared: the same error would occur again."""
-    new = not folder.exists()
+    new = not folder.exists() and "RANK" not in os.environ  # a rank does not own the folder
     try:
         yield
     except BaseException:
@@ -125,16 +125,25 @@ def _in_run_folder(parts: Mapping[str, Sequence[Any]], folder: Path, task: str |
     final = folder / INPUTS
     with tempfile.TemporaryDirectory() as temporary:
         files = {part: write_data(values, Path(temporary), part, task) for part, values in parts.items()}
+        if not final.is_dir():
+            _publish(Path(temporary), final)
         for file in (file for names in files.values() for file in names):
             known = final / file.name
-            if final.is_dir() and not (known.is_file() and atomic_files.sha256(known) == atomic_files.sha256(file)):
+            if not (known.is_file() and atomic_files.sha256(known) == atomic_files.sha256(file)):
                 raise ConfigError(f"the run {folder} has other data", where=str(known), help="choose another name")
-        if not final.is_dir():
-            with atomic_files.explain_os_errors(final):
-                folder.mkdir(parents=True, exist_ok=True)
-            with atomic_files.publishing(final) as hidden:
-                shutil.copytree(temporary, hidden)
     return {part: [str(final / file.name) for file in names] for part, names in files.items()}
+
+
+def _publish(source: Path, final: Path) -> None:
+    """Copy a folder to its final name, unless another rank has just done that."""
+    with atomic_files.explain_os_errors(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with atomic_files.publishing(final) as hidden:
+            shutil.copytree(source, hidden)
+    except StorageError:
+        if not final.is_dir():
+            raise
 
 
 def overrides_of(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -143,8 +152,9 @@ def overrides_of(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]
         if isinstance(value, Mapping):
             yield from overrides_of(value, f"{prefix}{name}.")
         else:
-            written = "" if value is None else str(value) if isinstance(value, Path) else json.dumps(value)
-            yield f"{prefix}{name}={written}"
+            plain = value.tolist() if hasattr(value, "tolist") else value  # numbers and arrays of NumPy
+            written = str(plain) if isinstance(plain, Path) else json.dumps(plain, ensure_ascii=False)
+            yield f"{prefix}{name}=" + ("" if value is None else written)
 
 
 def _is_recipe(name: str) -> bool:
