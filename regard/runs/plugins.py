@@ -113,23 +113,16 @@ def needed_plugins(tables: Any) -> list[Plugin]:
 
 
 def enable_needed(tables: Any, *, saved: bool) -> None:
-    """Enable the plugins whose kinds a config names.
+    """Enable the listed plugins, and those whose kinds a config of the user names.
 
     Args:
         tables: the config, as nested tables.
-        saved: whether it comes from a run folder, which enables nothing.
-
-    Raises:
-        ConfigError: if a saved config needs a plugin that ``REGARD_PLUGINS`` does not list.
+        saved: whether it comes from a run folder, which enables nothing; see ``require_plugins``.
     """
     enable_listed()
-    for plugin in needed_plugins(tables):
-        if saved and plugin.distribution not in {*map(_normalized, _ENABLED)}:
-            kind, group = plugin.point.name, plugin.group.removeprefix("regard.").removesuffix("s")
-            why = f"its {group} {kind!r} is from the distribution {plugin.distribution}, which is not imported unasked"
-            help = f"if you trust it: {VARIABLE}={plugin.distribution} regard …"
-            raise ConfigError("the run needs a plugin", where=f"{group} {kind}", why=why, help=help)
-        enable(plugin.distribution)
+    if not saved:  # to find the installed plugins takes 0.1 s
+        for plugin in needed_plugins(tables):
+            enable(plugin.distribution)
 
 
 def recorded(tables: Any) -> dict[str, str]:
@@ -137,13 +130,25 @@ def recorded(tables: Any) -> dict[str, str]:
     return {plugin.distribution: plugin.version for plugin in needed_plugins(tables)}
 
 
-def require_installed(needed: Mapping[str, Any], where: str) -> None:
-    """Raise ConfigError if a distribution that a run was trained with is not installed."""
-    known = {plugin.distribution for plugin in installed()}
+def require_plugins(needed: Any, where: str) -> None:
+    """Raise ConfigError unless the distributions that a run was trained with are installed, and listed.
+
+    Args:
+        needed: what ``recorded`` returned in training, read from a run folder; None without plugins.
+        where: the run folder.
+    """
+    if not isinstance(needed, Mapping) or not needed:
+        return
+    enable_listed()
+    enabled = {*map(_normalized, _ENABLED)}
     for name, version in needed.items():
-        if name not in known:
-            why = "it was trained with a part of this distribution, which is not installed"
-            help = f"install {name}, then: {VARIABLE}={name} regard …"
+        kinds = [plugin.point.name for plugin in installed() if plugin.distribution == name]
+        why = "it was trained with a part of this distribution, which is not installed"
+        help = f"install {name}, then: {VARIABLE}={name} regard …"
+        if kinds:
+            why = f"its parts {', '.join(map(repr, kinds))} are not imported unasked"
+            help = f"if you trust it: {VARIABLE}={name} regard …"
+        if name not in enabled:
             raise ConfigError(f"the run needs the plugin {name} {version}", where=where, why=why, help=help)
 
 

@@ -40,7 +40,7 @@ from regard.runs.baseline_choice import BASELINE, read_choice
 from regard.runs.config import dump_config, load_config
 from regard.runs.foreign_folders import foreign_help
 from regard.runs.plan import Count, Plan
-from regard.runs.plugins import recorded, require_installed
+from regard.runs.plugins import recorded, require_plugins
 from regard.runs.run_config import RunConfig
 
 INPUTS = "inputs"  # folder of data that a program held in memory
@@ -117,10 +117,9 @@ class RunFolder:
                 why="it has no config.toml" if path.exists() else "the folder does not exist",
                 help=foreign_help(path) or _runs_nearby(path),
             )
-        run = cls(path, load_config(path / "config.toml", saved=True))
         with suppress(OSError, ValueError):  # old runs, and damaged files that nothing else needs
-            require_installed(run.read_environment().get("plugins", {}), str(path))
-        return run
+            require_plugins(read_environment(path).get("plugins"), str(path))
+        return cls(path, load_config(path / "config.toml", saved=True))
 
     @property
     def task(self) -> Task:
@@ -150,9 +149,7 @@ class RunFolder:
 
     def read_environment(self) -> dict[str, Any]:
         """Return the ``environment`` in which the run began. OSError or ValueError if it is missing or damaged."""
-        return TypeAdapter(dict[str, Any]).validate_python(
-            parse_json(read_bytes(self.path / "environment.json", SMALL))
-        )
+        return read_environment(self.path)
 
     def write_plan(self, plan: Plan) -> None:
         atomic_files.write_json(self.path / "plan.json", plan.model_dump(by_alias=True))
@@ -292,6 +289,11 @@ class RunFolder:
                     help="wait for it, or stop it; its progress is saved",
                 ) from error
             yield
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """Return the ``environment`` in a run folder. OSError or ValueError if it is missing or damaged."""
+    return TypeAdapter(dict[str, Any]).validate_python(parse_json(read_bytes(path / "environment.json", SMALL)))
 
 
 def environment() -> dict[str, Any]:
