@@ -130,6 +130,8 @@ def test_files_and_the_other_ways_to_train(tmp_path: Path) -> None:
     assert run == tmp_path / "runs" / "reviews" and regard.train(resume=run) == run
     longer = regard.train(continue_=run, runs=tmp_path / "runs", train={"steps": 4})
     assert longer.name == "reviews-continued"
+    again = regard.train(run / "config.toml", runs=tmp_path / "runs")
+    assert again.name == "reviews-2", "a config has the name of its run, as on the command line"
     config = RunFolder.open(run).config
     assert regard.train(config, tmp_path / "same") == tmp_path / "same"
     with pytest.raises(ConfigError, match="resume cannot be combined"):

@@ -61,10 +61,11 @@ def _syllable_demo(minutes: float, runs: Path) -> None:
 
 
 def _pronunciation_demo(minutes: float, runs: Path) -> None:
-    from regard.commands.train import new_folder, open_display
+    from regard.commands.train import open_display
     from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
     from regard.runs.config import load_config
     from regard.runs.run_folder import RunFolder
+    from regard.runs.run_names import new_folder
     from regard.tasks.translation.translator import load
     from regard.training.start import train_new
 

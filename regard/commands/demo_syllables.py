@@ -21,10 +21,11 @@ BAR = 24  # width of the longest bar, in characters
 
 def syllable_demo(minutes: float, runs: Path) -> None:
     """Train, compare with two baselines, predict new words, and show the attention of each letter."""
-    from regard.commands.train import new_folder, open_display
+    from regard.commands.train import open_display
     from regard.data.public.cmudict import find_syllables, write_corpora
     from regard.runs.config import load_config
     from regard.runs.run_folder import RunFolder
+    from regard.runs.run_names import new_folder
     from regard.tasks.load import load
     from regard.training.start import train_new
 

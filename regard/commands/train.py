@@ -15,6 +15,7 @@ from regard.commands import completion
 from regard.commands.cross_validation import FoldJob, cross_validate
 from regard.commands.options import epilog
 from regard.errors import ConfigError
+from regard.runs.run_names import default_name, new_folder
 
 if TYPE_CHECKING:
     from regard.runs.run_config import RunConfig
@@ -237,7 +238,7 @@ class _NewRun(NamedTuple):
         return self.name or (config.name if named else None)
 
     def default_name(self, config: RunConfig) -> str:
-        return config.name or _stem((self.what or [""])[0])
+        return config.name or default_name((self.what or [""])[0])
 
 
 class _Continuation(NamedTuple):
@@ -311,20 +312,6 @@ def _train_on_ranks(job: Path | _NewRun | _Continuation, display: OpenDisplay, *
         # Every rank opens the folder that rank 0 chose.
         run = RunFolder.open(Path(peers.gather(str(folder.absolute()).encode())[0].decode()))
         return (train_new if is_new else train_run)(run, display, peers)
-
-
-def _stem(path: str) -> str:
-    """Return the name of a file without its extensions; for the config of a run, the name of its folder."""
-    file = Path(path)
-    return (file.parent.name if file.name == "config.toml" else file.name.split(".")[0]) or "run"
-
-
-def new_folder(runs: Path, name: str) -> Path:
-    """Return ``runs/name``, or ``runs/name-2`` and so on if it exists: a default name must not cause an error."""
-    path, number = runs / name, 2
-    while path.exists():
-        path, number = runs / f"{name}-{number}", number + 1
-    return path
 
 
 def open_display(run: Path, *, report: Sequence[str] = ()) -> TrainingDisplay:

@@ -17,6 +17,7 @@ from regard.errors import ConfigError, StorageError
 from regard.runs.config import recipe_names
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import INPUTS, RunFolder
+from regard.runs.run_names import default_name, new_folder
 from regard.share.export_target import ExportTarget
 from regard.tasks.find_config import find_config
 from regard.tasks.in_memory import FORMS, is_name, write_data
@@ -173,15 +174,12 @@ def _folder(name: str | None, runs: Path, default: str) -> Path:
     """Return the run folder; without a name, one that does not exist, except that ranks share one name."""
     if name is not None or "RANK" in os.environ:
         return runs / (name or default)
-    path, number = runs / default, 2
-    while path.exists():
-        path, number = runs / f"{default}-{number}", number + 1
-    return path
+    return new_folder(runs, default)
 
 
 def _stem(what: Sequence[Any]) -> str:
     """Return the default name of a run on this data."""
-    return Path(str(what[0])).name.split(".")[0] if what and is_name(what[0]) else "run"
+    return default_name(str(what[0])) if what and is_name(what[0]) else "run"
 
 
 def _refuse_with(argument: str, *excluded: Any) -> None:
