@@ -17,6 +17,7 @@ from regard.commands.bulk import BULK_OPTIONS
 from regard.config.prediction_settings import GapSettings, LinkedNodeSettings
 from regard.config.search_settings import GenerationSettings, SearchSettings
 from regard.config.setting import settings_of
+from regard.tasks.forecasting.parts import series_in
 
 from .file_forms import rows_of
 
@@ -187,3 +188,44 @@ def test_averages_and_imports_are_functions(tiny_copy: Any, tmp_path: Path) -> N
         package.average(tiny_copy.path, last=2, steps=[1])
     with pytest.raises(package.ModelError):
         package.import_model(tmp_path, tmp_path / "run")
+
+
+def test_the_options_of_single_verbs_have_their_effect(runs: dict[str, Path]) -> None:
+    translator = package.load(runs["translation"], package.Translator)
+    texts = rows_of("translation").inputs[:2]
+    prefix = translator.target.pieces([len(translator.target) - 1])[0]
+    forced = package.translate(runs["translation"], texts, prefixes=[prefix, ""], beam=1)
+    expected = translator.translate(texts, search=translator.adjusted({"beam": 1}), prefixes=[prefix, ""])
+    assert [one.text for one in forced] == [one.text for one in expected]
+    assert package.translate(runs["translation"], texts[0], prefixes=prefix, beam=1)[0].text == expected[0].text
+    assert expected[0].text.startswith(prefix)
+    table = {"id": ["a", "b"], "words": texts}
+    read = package.translate(runs["translation"], table, column="words", beam=1)
+    assert [one.text for one in read] == [one.text for one in translator(texts, beam=1)]
+
+    linker = package.load(runs["links"], package.Linker)
+    assert package.links(runs["links"], missing=3) == linker.missing(3)
+    node = rows_of("links").columns["source"][0]
+    assert len(package.links(runs["links"], node, top_k=2)[0].links) == 2
+
+    label = package.classify(runs["classification"], ["a fine film"], abstain_below=1.0)[0]
+    assert label.label is None
+    recommended = package.recommend(runs["next-item"], ("i0", "i1"), top_k=3, new=True)[0]
+    assert len(recommended.items) == 3 and not {"i0", "i1"} & {*recommended.items}
+    assert package.predict(runs["classification"], ["a fine film"], checkpoint="last")
+    with pytest.raises(package.ModelError):
+        package.predict(runs["classification"], ["a fine film"], checkpoint="average")
+
+
+def test_forecasts_and_anomalies_are_those_of_the_predictor(runs: dict[str, Path]) -> None:
+    model: Any = package.load(runs["forecasting"], package.ForecastPredictor)
+    (path,) = [corpus.source for corpus in model.config.data.train][:1]
+    last = package.forecast(runs["forecasting"], path)[0]
+    (series,) = list(series_in(path, model.config.data))[:1]
+    (begin,) = series.labels([len(series) - 2])
+    earlier = package.forecast(runs["forecasting"], path, begin=begin)[0]
+    assert earlier.dates[0] == begin != last.dates[0]
+    (found,) = package.anomalies(runs["forecasting"], path, budget="1/10 rows")
+    (fewer,) = package.anomalies(runs["forecasting"], path, budget="1/50 rows")
+    (averaged,) = package.anomalies(runs["forecasting"], path, budget="1/10 rows", over=3)
+    assert len(found.alarms) > len(fewer.alarms) and averaged.threshold != found.threshold
