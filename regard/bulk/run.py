@@ -163,12 +163,12 @@ def _reporting_rest(job: BulkJob, share: Share, log: Callable[[str], None]) -> I
 
 def _once(advance: Callable[[int], None]) -> Report:
     """Return a report of the finished lines of each block; lines of a block that starts again count once."""
-    seen: dict[int, int] = {}
+    finished: dict[int, int] = {}
 
     def report(block: int, done: int) -> None:
-        if done > seen.get(block, 0):
-            advance(done - seen.get(block, 0))
-            seen[block] = done
+        if done > finished.get(block, 0):
+            advance(done - finished.get(block, 0))
+            finished[block] = done
 
     return report
 

@@ -81,7 +81,7 @@ class _Machine:
     def __init__(self, limit: int) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.made = 0  # bytes of text
+        self.text_bytes = 0  # in all texts
         self.limit = limit
 
     def value(self, contents: IO[bytes]) -> Any:
@@ -143,8 +143,8 @@ class _Machine:
             raise ValueError("a call of something other than a name")
         if function.name == "_codecs encode" and arguments[1:] == ("latin1",):
             self.stack.append(arguments[0].encode("latin-1"))
-            self.made += len(self.stack[-1])
-            if self.made > MOST_BYTES:
+            self.text_bytes += len(self.stack[-1])
+            if self.text_bytes > MOST_BYTES:
                 raise ValueError("it makes too many bytes")
         elif function.name in ("__builtin__ bytes", "builtins bytes") and not arguments:
             self.stack.append(b"")

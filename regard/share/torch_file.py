@@ -230,13 +230,13 @@ def _is_index(value: Any) -> bool:
 def _item_sizes(value: Any) -> dict[str, int]:
     """Return the bytes of a number of each storage that the value refers to."""
     sizes: dict[str, int] = {}
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting = [value]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, (str, bytes, int, float)) or id(part) in seen:
+        if isinstance(part, (str, bytes, int, float)) or id(part) in visited:
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         if isinstance(part, dict):
             waiting += part.values()
         elif isinstance(part, (list, tuple)):

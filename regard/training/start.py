@@ -126,11 +126,11 @@ def train(
         with nullcontext() if peers is None else peers.first():
             new_run = _open_or_create(path, resolved) if leads else None
         run = new_run or RunFolder.open(path)
-        shown = Reporters([*reporters, *make_reporters(run.config.train.report)] if leads else [])
+        all_reporters = Reporters([*reporters, *make_reporters(run.config.train.report)] if leads else [])
         with run.training() if leads else nullcontext():
-            outcome = _fit(run, _set_up(run, shown.log, None, peers), shown, lambda: False, peers)
+            outcome = _fit(run, _set_up(run, all_reporters.log, None, peers), all_reporters, lambda: False, peers)
             if outcome.is_complete:
-                _warn(run, shown)
+                _warn(run, all_reporters)
     return run.path
 
 
