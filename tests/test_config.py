@@ -457,6 +457,20 @@ def test_a_side_of_another_kind_than_its_preset_brings_its_own_options() -> None
     assert load_config(tomllib.loads(dump_config(config))) == config
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_override_of_a_kind_replaces_the_table_in_any_order(order: int) -> None:
+    def encoder(table: dict[str, Any], *overrides: str) -> Any:
+        files = [{"source": "a.tsv"}]
+        data = {"train": files, "valid": files, "text": 1, "label": 2}
+        config = load_config({"task": "classification", "data": data, "model": {"encoder": table}}, overrides)
+        return config.model.encoder
+
+    table = {"kind": "convolutional", "blocks": [[8, 3, 1]], "width": 8}
+    changed = encoder(table, *["model.encoder.kind=recurrent", "model.encoder.layers=1"][::order])
+    assert changed == encoder({"kind": "recurrent", "layers": 1})
+    assert encoder(table, "model.encoder.kind=convolutional").width == 8
+
+
 def test_a_preset_of_another_kind_is_refused() -> None:
     error = failure(TOY, "model.preset=luong-small", "model.kind=transformer")
     assert "model.preset" in error.what and "recurrent" in (error.why or "")

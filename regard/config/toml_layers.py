@@ -165,12 +165,13 @@ def merge(
 ) -> dict[str, Any]:
     """Merge all layers into one mapping, higher ones taking precedence; an override of None removes the key.
 
+    An override of a ``kind`` replaces the table, as in a layer; the other overrides fill it, in any order.
     ``replaced(key)``: other keys of lower layers that ``key`` replaces.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
         merge_layer(merged, layer.values, replaced)
-    for key, value in overrides:
+    for key, value in sorted(overrides, key=lambda override: len(override[0]) if override[0][-1] == "kind" else PARTS):
         _drop(merged, replaced(key))
         _put(merged, key, value)
     return merged
@@ -267,6 +268,8 @@ def _put(tree: Any, key: Key, value: Any) -> None:
         if last and value is None:
             tree.pop(slot) if isinstance(tree, list) else tree.pop(slot, None)
         elif last:
+            if isinstance(tree, dict) and slot == "kind" and _another_kind(tree, {slot: value}):
+                tree.clear()
             tree[slot] = value
         else:
             if isinstance(tree, dict) and isinstance(tree.get(slot), str):  # "rotary" is { kind = "rotary" }
