@@ -44,10 +44,11 @@ if TYPE_CHECKING:
     from regard.functions.scoring import score
     from regard.functions.series_and_graphs import anomalies, forecast, graphs, links, nodes
     from regard.functions.studies import compare, study
-    from regard.functions.training import train
+    from regard.functions.training import cross_validate, train
     from regard.inference.results import Translation
     from regard.inspection.inspector import inspect
     from regard.tasks.check import CheckReport, check
+    from regard.tasks.cross_validation import CrossValidation
     from regard.tasks.evaluate import evaluate
     from regard.tasks.evaluation import Evaluation
     from regard.tasks.forecasting.predictor import ForecastPredictor
@@ -69,6 +70,7 @@ _MODULES = {
     "CheckReport": "regard.tasks.check",
     "ClassPrediction": "regard.answers.plain_class",
     "Classification": "regard.answers.one_class",
+    "CrossValidation": "regard.tasks.cross_validation",
     "Evaluation": "regard.tasks.evaluation",
     "Filled": "regard.tasks.masked.filler",
     "Filler": "regard.tasks.masked.filler",
@@ -96,6 +98,7 @@ _MODULES = {
     "check": "regard.tasks.check",
     "classify": "regard.functions.prediction",
     "compare": "regard.functions.studies",
+    "cross_validate": "regard.functions.training",
     "embed": "regard.functions.prediction",
     "evaluate": "regard.tasks.evaluate",
     "export": "regard.functions.models",
@@ -126,6 +129,7 @@ __all__ = [
     "ClassPrediction",
     "Classification",
     "ConfigError",
+    "CrossValidation",
     "DataError",
     "Evaluation",
     "Filled",
@@ -158,6 +162,7 @@ __all__ = [
     "check",
     "classify",
     "compare",
+    "cross_validate",
     "embed",
     "evaluate",
     "export",

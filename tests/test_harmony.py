@@ -133,6 +133,11 @@ def test_from_midi_to_midi(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "2 frames, 2 new pitches" in done.output, done.output
     found = read_midi(tmp_path / "four.mid", 1)
     assert [len(frame) for frame in found] == [4, 4] and {48, 55, 60} < {*found[0]}
+    harmony = regard.harmonize(run, tmp_path / "three.mid", tmp_path / "new" / "four.mid", voice=[2])
+    assert harmony.frames == found == read_midi(tmp_path / "new" / "four.mid", 1)
+    write_midi([(), ()], tmp_path / "silent.mid", steps=1)
+    with pytest.raises(DataError, match="no notes"):
+        regard.harmonize(run, tmp_path / "silent.mid", voice=[2])
     (tmp_path / "no.mid").write_text("no music")
     with pytest.raises(DataError, match="not valid MIDI"):
         raise call("harmonize", run, tmp_path / "no.mid", "--voice", 2, "-o", tmp_path / "x.mid").exception

@@ -108,3 +108,12 @@ def test_a_plugin_that_fails_is_named(site: Path) -> None:
     failed = train(site, "dot", "plain", plugins="broken")
     assert failed.returncode == 2
     assert "the plugin broken cannot be imported" in failed.stderr and "it is broken" in failed.stderr
+
+
+def test_doctor_lists_plugins_and_imports_none(site: Path) -> None:
+    shown = regard(site, "doctor").stdout
+    assert "1.2, with dot, half-dot; for new configs only; REGARD_PLUGINS=half-dot adds saved runs" in shown
+    assert "the plugin is imported" not in shown
+    assert (
+        "1.2, with dot, half-dot; also for saved runs" in regard(site, "doctor", plugins="own_parts, Half_Dot").stdout
+    )

@@ -101,7 +101,6 @@ def midi(
 
     A pitch in consecutive frames becomes one long note.
     """
-    from regard.core.atomic_files import explain_os_errors
     from regard.data.midi import write_midi
     from regard.data.notes import frames_of
     from regard.data.text_files import read_lines
@@ -110,9 +109,7 @@ def midi(
     frames = frames_of(text, where="standard input" if file is None else str(file))
     if not any(frames):
         raise ConfigError("the piece has no notes", where=str(file or "standard input"))
-    with explain_os_errors(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_midi(frames, output, steps=steps, tempo=tempo)
+    write_midi(frames, output, steps=steps, tempo=tempo)
     print(f"{output}: {pluralize(len(frames), 'frame')}, {60 * len(frames) / steps / tempo:.0f} s")
     if draw is not None:
         _draw(frames, draw, steps, output.name)

@@ -66,11 +66,24 @@ def _versions() -> Iterator[tuple[str, str]]:
     for extra in extras():
         lacking = "" if not extra.missing else f"{', '.join(extra.missing)} missing; {extra_command(extra.name)}"
         yield f"extra {extra.name}", f"for {extra.purpose}: {lacking or 'installed'}"
+    yield from _plugins()
     yield "system", versions["system"]
     yield "processor", versions["processor"]
     yield "vector instructions", versions["vector_instructions"]
     yield "bfloat16 products", "in hardware" if bfloat16_in_hardware() else "emulated (slow)"
     yield from _kernels()
+
+
+def _plugins() -> Iterator[tuple[str, str]]:
+    """Yield each installed plugin, with its parts and whether a run folder may use it."""
+    from regard.runs.plugins import VARIABLE, installed, is_listed
+
+    parts: dict[tuple[str, str], list[str]] = {}
+    for plugin in installed():
+        parts.setdefault((plugin.distribution, plugin.version), []).append(plugin.point.name)
+    for (name, version), kinds in sorted(parts.items()):
+        use = "also for saved runs" if is_listed(name) else f"for new configs only; {VARIABLE}={name} adds saved runs"
+        yield f"plugin {name}", f"{version}, with {', '.join(sorted(kinds))}; {use}"
 
 
 def _kernels() -> Iterator[tuple[str, str]]:

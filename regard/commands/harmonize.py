@@ -9,7 +9,6 @@ import typer
 
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.core.wording import pluralize
-from regard.errors import ConfigError
 
 EXAMPLES = epilog(
     "regard harmonize runs/voices three.mid --voice 2 -o four.mid",
@@ -57,27 +56,18 @@ def harmonize(
     pitches are predicted given those already set. ``--passes`` then predicts each new pitch again.
     """
     from regard.commands.progress import progress
-    from regard.core.atomic_files import explain_os_errors
-    from regard.data.midi import read_midi, write_midi
-    from regard.data.notes import frames_of
-    from regard.data.text_files import read_lines
+    from regard.data.midi import write_midi
+    from regard.data.music_files import read_piece
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
     from regard.tasks.masked.harmony import harmonize
 
     require_task(RunFolder.open(run), "masked")
-    if file.suffix.lower() in (".mid", ".midi"):
-        frames = read_midi(file, steps)
-    else:
-        frames = frames_of("".join(f"{line}\n" for line in read_lines(file)), where=str(file))
-    if not any(frames):
-        raise ConfigError("the piece has no notes", where=str(file))
+    frames = read_piece(file, steps=steps)
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     with progress("harmonizing", len(frames), unit="frames") as done:
         harmony = harmonize(model, frames, voice, passes=passes, done=done)
-    with explain_os_errors(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_midi(harmony.frames, output, steps=steps, tempo=tempo)
+    write_midi(harmony.frames, output, steps=steps, tempo=tempo)
     met = f"; {harmony.left_out:,} equal a neighboring voice (no pitch left between)" if harmony.left_out else ""
     print(
         f"{output}: {pluralize(len(frames), 'frame')}, "

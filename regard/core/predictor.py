@@ -50,6 +50,10 @@ class Predictor(ABC, Generic[Output]):
 
     origin: LoadCall | None = None
 
+    def __repr__(self) -> str:
+        run = "" if self.origin is None else f"{self.origin.run.config.task.kind}, run={str(self.origin.run.path)!r}"
+        return f"{type(self).__name__}({run})"
+
     @overload
     def __call__(self, inputs: str | bytes, **settings: Any) -> Output: ...
 

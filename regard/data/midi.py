@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.atomic_files import write_bytes_atomically
+from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
 from regard.core.installation import extra_command
 from regard.core.untrusted_files import SMALL, read_bytes
 from regard.core.wording import pluralize
@@ -117,7 +117,10 @@ def _notes(track: Any, ticks: int, steps: int) -> Iterator[Note]:
 def write_midi(frames: Sequence[Frame], path: Path, *, steps: int, tempo: int = 90) -> None:
     """Write frames as a MIDI file, with ``steps`` frames per quarter note and ``tempo`` quarter notes per minute.
 
-    A pitch in consecutive frames is one long note: frames do not represent repeated notes.
+    A pitch in consecutive frames is one long note: frames do not represent repeated notes. A missing folder is created.
+
+    Raises:
+        StorageError: if the file cannot be written.
     """
     mido = _library()
     track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(tempo))])
@@ -133,7 +136,9 @@ def write_midi(frames: Sequence[Frame], path: Path, *, steps: int, tempo: int = 
     file, written = mido.MidiFile(ticks_per_beat=TICKS), io.BytesIO()
     file.tracks.append(track)
     file.save(file=written)
-    write_bytes_atomically(path, written.getvalue())
+    with explain_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes_atomically(path, written.getvalue())
 
 
 def _library() -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 from regard.core.untrusted_files import LARGE, parse_json
 from regard.data.foreign_errors import foreign_errors
 from regard.data.midi import read_midi
-from regard.data.notes import PITCHES, Frame
+from regard.data.notes import PITCHES, Frame, frames_of
 from regard.data.packed_files import open_unpacked
-from regard.data.text_files import refuse_pipe
+from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 
 MIDI = (".mid", ".midi")
@@ -43,6 +43,25 @@ def read_pieces(path: Path, *, steps: int, part: str | None = None) -> Iterator[
         for number, piece in enumerate(pieces, start=1):
             where = f"{path}: piece {number}"
             yield [_frame(frame, where) for frame in _list(piece, "a piece is a list of frames", where)]
+
+
+def read_piece(path: Path, *, steps: int) -> list[Frame]:
+    """Return the frames of one piece: a MIDI file, or a text of frames as `regard generate` writes it.
+
+    Args:
+        path: the file.
+        steps: frames per quarter note, for MIDI.
+
+    Raises:
+        DataError: if the file has another form or no notes.
+    """
+    if path.suffix.lower() in MIDI:
+        frames = read_midi(path, steps)
+    else:
+        frames = frames_of("".join(f"{line}\n" for line in read_lines(path)), where=str(path))
+    if not any(frames):
+        raise DataError("the piece has no notes", where=str(path))
+    return frames
 
 
 def _read(path: Path) -> Any:

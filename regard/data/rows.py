@@ -282,6 +282,9 @@ def _json_cell(keys: Mapping[str, Any], key: str, where: str) -> Cell:
             return tuple(map(str, value))
         why = f"it is {shortened(str(value))}"
         raise DataError(f"the list {key!r} must have only texts or only integers", where=where, why=why)
+    if name is not None:
+        what = "null" if value is None else "a table"
+        raise DataError(f"the value of {key!r} must be a text or a number, not {what}", where=where)
     near = missing_column(key, [*islice(keys, 20)], where).help
     raise DataError(f"the line has no text with the key {key!r}", where=where, why=describe_keys(keys), help=near)
 

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from regard.answers.next_item import Recommendation
 from regard.answers.tagged_tokens import Tagging
-from regard.data.midi import read_midi, write_midi
-from regard.data.notes import frames_of
-from regard.data.text_files import read_lines
+from regard.data.midi import write_midi
+from regard.data.music_files import read_piece
 from regard.functions.opening import RunPath, load_options, open_model, predict_with
 from regard.inference.results import Translation
 from regard.tasks.input_files import inputs_of
@@ -190,14 +189,13 @@ def harmonize(
         checkpoint: see ``regard.load``.
         device: see ``regard.load``.
         threads: see ``regard.predict``.
+
+    Raises:
+        ConfigError: if the run is not a model of music.
+        DataError: if the file has another form or no notes, or no such voice.
     """
     model: Any = open_model(run, ("masked",), load_options(checkpoint, device, threads))
-    piece = Path(file)
-    if piece.suffix.lower() in (".mid", ".midi"):
-        frames = read_midi(piece, steps)
-    else:
-        frames = frames_of("".join(f"{line}\n" for line in read_lines(piece)), where=str(piece))
-    harmony = add_voices(model, frames, list(voice), passes=passes)
+    harmony = add_voices(model, read_piece(Path(file), steps=steps), list(voice), passes=passes)
     if output is not None:
         write_midi(harmony.frames, Path(output), steps=steps, tempo=tempo)
     return harmony

@@ -1,4 +1,4 @@
-"""``regard.train``: train a run on files, a recipe, or data that a program holds."""
+"""``regard.train`` and ``regard.cross_validate``: runs on files, a recipe, or data that a program holds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import INPUTS, RunFolder
 from regard.runs.run_names import default_name, new_folder
 from regard.share.export_target import ExportTarget
+from regard.tasks.cross_validation import CrossValidation
+from regard.tasks.cross_validation import cross_validate as measure_folds
 from regard.tasks.find_config import find_config
 from regard.tasks.in_memory import FORMS, is_name, write_data
 from regard.training.longer import longer_run
@@ -57,8 +60,7 @@ def train(
         ConfigError: the config cannot be trained, or differs from that of the folder.
         DataError: the data cannot be read.
     """
-    reporters = default_reporters() if reporter is None else reporter if isinstance(reporter, Sequence) else [reporter]
-    changes = [*([f"task.kind={task}"] if task else []), *overrides, *overrides_of(settings)]
+    reporters, changes = _reporters(reporter), _changes(task, overrides, settings)
     if resume is not None:
         _refuse_with("resume", what, valid, changes, name, folder, continue_, for_)
         return train_config(RunFolder.open(Path(resume)).config, resume, reporter=reporters)
@@ -72,6 +74,54 @@ def train(
         what, folder = what[:-1], what[-1]
     place = Path(folder or _folder(name, Path(runs), _stem(what)))
     return _train_new(what, valid, place, task, None if for_ is None else ExportTarget(for_), changes, reporters)
+
+
+def cross_validate(
+    *what: Any, folds: int = 5, task: str | None = None, for_: str | None = None, name: str | None = None,
+    runs: str | Path = "runs", folder: str | Path | None = None, overrides: Sequence[str] = (),
+    reporter: Reporter | Sequence[Reporter] | None = None, **settings: Any,
+) -> CrossValidation:  # fmt: skip
+    """Train one run without each fold of the data, measure each with its fold, and return the means over folds.
+
+    The same call does not repeat finished folds, if ``name`` or ``folder`` is set.
+
+    Args:
+        what: the data, as in ``regard.train``.
+        folds: the number of folds, at least 2.
+        task: the name of the task, instead of the one that fits the data.
+        for_: choose settings that can be exported to this format: see ``regard.export``.
+        name: the name of the folder for the runs, in ``runs``. Default: a new name.
+        runs: the folder of run folders.
+        folder: the folder for the runs, instead of ``name`` and ``runs``.
+        overrides: overrides as in ``--set``.
+        reporter: one or several reporters: see "Report a training". Default: a progress bar in a notebook.
+        settings: sections and keys of the config.
+
+    Raises:
+        ConfigError: the config cannot be trained, or the task has no folds.
+        DataError: the data cannot be read, or a fold has no example.
+    """
+    if folds < 2:
+        raise ConfigError(f"folds must be at least 2, not {folds}", where="folds")
+    if "RANK" in os.environ:
+        raise ConfigError("cross-validation cannot be one of several ranks", where="RANK", help="use a single process")
+    reporters = _reporters(reporter)
+    place = Path(folder or _folder(name, Path(runs), f"{_stem(what)}-folds"))
+    files = _named_files(what, None, place, task)["train"]
+    changes, target = _changes(task, overrides, settings), None if for_ is None else ExportTarget(for_)
+    log = Reporters(reporters).log
+    config = find_config(files, [], changes, log=log, target=target)
+    return measure_folds(config, place, folds, train_run=partial(train_config, reporter=reporters), log=log)
+
+
+def _reporters(reporter: Reporter | Sequence[Reporter] | None) -> Sequence[Reporter]:
+    """Return the reporters of an argument; by default a progress bar in a notebook."""
+    return default_reporters() if reporter is None else reporter if isinstance(reporter, Sequence) else [reporter]
+
+
+def _changes(task: str | None, overrides: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
+    """Return all overrides of a call."""
+    return [*([f"task.kind={task}"] if task else []), *overrides, *overrides_of(settings)]
 
 
 def _train_longer(source: Path, folder: Path, overrides: Sequence[str], reporters: Sequence[Reporter]) -> Path:

@@ -73,8 +73,17 @@ def installed() -> tuple[Plugin, ...]:
 
 def enable_listed() -> None:
     """Enable the distributions and modules that ``REGARD_PLUGINS`` lists, each once."""
-    for name in filter(None, (name.strip() for name in os.environ.get(VARIABLE, "").split(","))):
+    for name in _listed():
         enable(name)
+
+
+def is_listed(distribution: str) -> bool:
+    """Return whether ``REGARD_PLUGINS`` lists this distribution."""
+    return distribution in map(_normalized, _listed())
+
+
+def _listed() -> list[str]:
+    return [name for part in os.environ.get(VARIABLE, "").split(",") if (name := part.strip())]
 
 
 def enable(name: str) -> None:
@@ -100,8 +109,7 @@ def enable(name: str) -> None:
         _ENABLED.discard(name)
         help = f"install it, or remove it from {VARIABLE}"
         raise ConfigError(f"the plugin {name} cannot be imported", where=VARIABLE, why=str(error), help=help) from error
-    listed = [one for one in os.environ.get(VARIABLE, "").split(",") if one]
-    if name not in listed:
+    if name not in (listed := _listed()):
         os.environ[VARIABLE] = ",".join([*listed, name])
 
 

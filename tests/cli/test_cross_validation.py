@@ -209,3 +209,30 @@ def test_what_has_no_folds_is_refused(regard: Any, runs: dict[str, Path], tmp_pa
     (tmp_path / "two.tsv").write_text("a\tx\nb\ty\n" * 4)
     with pytest.raises((DataError, ConfigError)):
         cross_validate(config_of("classification", tmp_path / "two.tsv"), tmp_path / "small", 5)
+
+
+def test_the_function_takes_data_of_the_program_and_repeats_no_fold(tmp_path: Path) -> None:
+    rows = [line.split("\t") for line in reviews(tmp_path).read_text().splitlines()]
+    table = {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
+    settings = {**SMALL, "model": {"encoder": {"kind": "transformer", **SMALL["model"]}, "wide": False}}
+
+    def measured() -> CrossValidation:
+        return package.cross_validate(table, folds=2, folder=tmp_path / "runs", **settings)
+
+    first = measured()
+    states = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("state.json")}
+    assert sorted(row.example for row in first.rows) == [*range(1, 61)] and len(states) >= 2
+    assert measured().figures == first.figures
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("state.json")} == states
+
+
+@pytest.mark.parametrize(("folds", "message"), [(1, "at least 2, not 1"), (0, "at least 2, not 0")])
+def test_the_function_refuses_too_few_folds(tmp_path: Path, folds: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        package.cross_validate(str(reviews(tmp_path)), folds=folds)
+
+
+def test_the_function_refuses_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ConfigError, match="ranks"):
+        package.cross_validate(str(reviews(tmp_path)), folds=2)

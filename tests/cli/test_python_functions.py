@@ -48,7 +48,7 @@ ELSEWHERE: dict[str, str] = {
     "max_named": "max_findings",
     "metric": "metrics",
     "rank_timeout": "an option of processes that a scheduler starts",
-    "folds": "cross-validation prints a table",
+    "folds": "regard.cross_validate",
     "errors": "outcomes=True returns all",
     "sort": "outcomes=True returns all",
     "against": "regard.evaluate of both runs",
@@ -228,4 +228,6 @@ def test_forecasts_and_anomalies_are_those_of_the_predictor(runs: dict[str, Path
     (found,) = package.anomalies(runs["forecasting"], path, budget="1/10 rows")
     (fewer,) = package.anomalies(runs["forecasting"], path, budget="1/50 rows")
     (averaged,) = package.anomalies(runs["forecasting"], path, budget="1/10 rows", over=3)
+    (leveled,) = package.anomalies(runs["forecasting"], path, budget="1/10 rows", level=True)
+    assert leveled.threshold != found.threshold
     assert len(found.alarms) > len(fewer.alarms) and averaged.threshold != found.threshold

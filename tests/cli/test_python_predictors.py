@@ -15,6 +15,7 @@ import pytest
 
 import regard
 from regard.core.columns import columns_of
+from regard.core.task_table import TASKS
 from regard.errors import ConfigError, DataError
 
 from .file_forms import rows_of
@@ -79,11 +80,19 @@ def test_the_column_of_the_inputs_may_be_named(runs: dict[str, Path]) -> None:
         model.map(table | {"other": [1, 2]})
 
 
+@pytest.mark.parametrize("kind", TASKS)
+def test_a_representation_names_the_class_in_one_short_line(runs: dict[str, Path], kind: str) -> None:
+    shown = repr(model := regard.load(runs[kind]))
+    assert shown.startswith(f"{type(model).__name__}(") and len(shown) < 300 and "\n" not in shown
+
+
 def test_a_wrong_row_of_a_table_is_named(runs: dict[str, Path]) -> None:
     model = regard.load(runs["classification"])
     with pytest.raises(DataError) as caught:
         model({"text": ["a fine film", None]})
-    assert caught.value.where == "row 2 of the table"
+    assert caught.value.where == "row 2 of the table" and "'text' must be a text or a number, not null" in str(
+        caught.value
+    )
     with pytest.raises(DataError, match="differ in length"):
         model({"text": ["a"], "other": [1, 2]})
 

@@ -314,13 +314,13 @@ def test_a_client_may_change_its_mind_about_words_that_were_not_read(server: Str
 
 @pytest.mark.parametrize("policy", ["wait-k", "local-agreement"])
 def test_a_stream_whose_time_is_over_is_refused_and_costs_nothing(gate: Gate, policy: str) -> None:
-    with served("reference", seconds=0.6) as server, ThreadPoolExecutor(1) as pool:
+    with served("reference", seconds=2) as server, ThreadPoolExecutor(1) as pool:
         assert server.post(text="ab ", policy=policy).status_code == 200
         before = server.used()
         gate.close()
         accepted = pool.submit(lambda: server.post(text=SOURCE, policy=policy, final=True))
         until(lambda: server.load() == (0, 1))
-        time.sleep(0.7)
+        time.sleep(2.1)
         gate.open.set()
         late = accepted.result()
         assert late.status_code == 503 and int(late.headers["retry-after"]) >= 1
@@ -338,10 +338,10 @@ def test_a_pass_for_alignatt_has_the_time_of_the_request_only() -> None:
         def aligner(self) -> None:
             done.wait(10)
 
-    with served(inspector=Slow, seconds=0.3) as server:
+    with served(inspector=Slow, seconds=2) as server:
         began = time.monotonic()
         late = server.post(text="ab cab ", policy="alignatt")
-        assert late.status_code == 503 and "more than 0.3 s" in late.text and time.monotonic() - began < 8
+        assert late.status_code == 503 and "more than 2 s" in late.text and time.monotonic() - began < 8
         assert server.post(text="ab cab ").status_code == 200  # other streams do not wait for that pass
         done.set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,13 +27,22 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 @pytest.fixture
-def traced(serve: Serve) -> tuple[Running, Callable[[], dict[str, ReadableSpan]]]:
-    """A server, and its finished spans by name."""
+def traced(serve: Serve) -> tuple[Running, Callable[[str], dict[str, ReadableSpan]]]:
+    """A server, and its finished spans by name, once that of a request has ended (clients do not wait for it)."""
     server, exporter = serve(), InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     server.service.tracing = Tracing(provider)
-    return server, lambda: {span.name: span for span in exporter.get_finished_spans()}
+
+    def spans(request: str) -> dict[str, ReadableSpan]:
+        finished: dict[str, ReadableSpan] = {}
+        deadline = time.monotonic() + 30
+        while request not in finished and time.monotonic() < deadline:
+            finished = {span.name: span for span in exporter.get_finished_spans()}
+            time.sleep(0.001)
+        return finished
+
+    return server, spans
 
 
 def test_a_request_continues_a_trace_and_its_spans_follow_each_other(traced: Any) -> None:
@@ -41,7 +51,7 @@ def test_a_request_continues_a_trace_and_its_spans_follow_each_other(traced: Any
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-ID": "mine"}
     body = {"text": "a secret dog. another."}
     assert httpx.post(f"{server.url}/v1/translate?q=hidden", json=body, headers=headers).status_code == 200
-    found = spans()
+    found = spans("POST /v1/translate")
     request, queue, batch, generation = (found[name] for name in ("POST /v1/translate", "queue", "batch", "generation"))
     assert f"{request.context.trace_id:032x}" == TRACE and f"{request.parent.span_id:016x}" == PARENT
     assert all(each.parent.span_id == request.context.span_id for each in (queue, batch, generation))
@@ -57,10 +67,11 @@ def test_a_request_continues_a_trace_and_its_spans_follow_each_other(traced: Any
 def test_failures_and_requests_without_a_parent(traced: Any) -> None:
     server, spans = traced
     assert httpx.get(f"{server.url}/unknown/secret").status_code == 404
-    assert spans()["GET"].parent is None and spans()["GET"].status.is_unset and "secret" not in spans()["GET"].to_json()
+    unknown = spans("GET")["GET"]
+    assert unknown.parent is None and unknown.status.is_unset and "secret" not in unknown.to_json()
     server.copying.broken = True
     assert httpx.post(f"{server.url}/v1/translate", json={"text": "a"}).status_code == 500
-    failed = spans()["POST /v1/translate"]
+    failed = spans("POST /v1/translate")["POST /v1/translate"]
     assert failed.status.status_code.name == "ERROR" and "this model is broken" not in failed.to_json()
 
 
