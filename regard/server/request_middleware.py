@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from fastapi import Request
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.server.api_error import ApiError
@@ -77,7 +78,7 @@ class RequestMiddleware:
                 message["headers"] = [*message["headers"], *own.items()]
             await send(message)
 
-        app = self.app
+        app = _to_page(scope) if settings.root_path and scope["path"] == settings.root_path else self.app
         try:
             _require_length(scope, self.service.body_bytes)
             require_trustworthy(scope, settings)
@@ -120,3 +121,9 @@ def _require_length(scope: Scope, limit: int) -> None:
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if length.isdigit() and int(length) > limit:
         raise ApiError(413, f"Invalid request: a body of more than {limit} bytes")
+
+
+def _to_page(scope: Scope) -> ASGIApp:
+    """Return a redirection from the root path to the page, whose relative links need the slash at the end."""
+    query = scope["query_string"].decode("latin-1")
+    return RedirectResponse(f"{scope['root_path']}/" + (f"?{query}" if query else ""), status_code=308)

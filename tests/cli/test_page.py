@@ -82,6 +82,19 @@ def test_translate_by_keyboard(page: Any) -> None:
     assert "d%20e" in page.url or "d+e" in page.url  # a link to it
 
 
+def test_the_page_works_below_a_path(browser: Any, tiny_run: TinyRun) -> None:
+    context, errors = browser.new_context(), list[str]()
+    page = context.new_page()
+    page.on("console", lambda message: errors.append(message.text) if _complaint(message) else None)
+    with serving(str(tiny_run.path), "--threads", "1", "--root-path", "/models") as (url, _):
+        page.goto(f"{url}/models?text=c+a+b")
+        playwright.expect(on(page, "output")).to_contain_text("C A B", timeout=60_000)
+        playwright.expect(on(page, "snippet-curl")).to_contain_text(f"{url}/models/v1/translate")
+        assert page.url.startswith(f"{url}/models/?") or page.url.startswith(f"{url}/models/#")
+    context.close()
+    assert errors == []
+
+
 def test_hover_lock_and_unlock(page: Any) -> None:
     piece = on(page, "aligned-query-0")
     piece.hover()

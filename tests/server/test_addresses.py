@@ -137,3 +137,9 @@ def test_a_proxy_serves_it_below_a_path(plan: ServerPlan, prefix: str) -> None:
         sent = client.post("/translate_file", files={"file": ("a.txt", b"a")}, data=form).json()
         assert sent["translatedFileUrl"].startswith(f"http://127.0.0.1:{port}/models/download_file/")
         assert client.get("/openapi.json").json()["servers"] == [{"url": "/models"}]
+
+
+def test_the_root_path_leads_to_the_page(plan: ServerPlan) -> None:
+    with running(replace(plan, settings={"root_path": "/models"}).create_server()) as port:
+        answer = httpx.get(f"http://127.0.0.1:{port}/models?text=a+b%26c")
+    assert (answer.status_code, answer.headers["location"]) == (308, "/models/?text=a+b%26c")

@@ -33,6 +33,11 @@ export function storedKey(): string | null {
   return sessionStorage.getItem(KEY);
 }
 
+/** The address of the server, which a proxy may serve below a path; without a slash at its end. */
+export function serverAddress(): string {
+  return new URL(".", location.origin + location.pathname).href.replace(/\/$/, "");
+}
+
 /** The address of a WebSocket of the server. */
 export function socketAddress(path: string): string {
   const address = new URL(path, location.href);

@@ -12,16 +12,16 @@ export function literal(value: unknown): string {
   return JSON.stringify(value).replace(/[\u007f-\uffff]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** The command that sends the same request to the server. */
-export function curlOf(origin: string): string {
+/** The command that sends the same request to the server at this address. */
+export function curlOf(server: string): string {
   const [text, model] = [form.text.value, form.model.value];
   const streams = details.value?.streams;
   const kind = (["audio", "image"] as const).find((each) => contentsOf(text, each) !== null);
   const chosen = Object.keys(settings.value).length ? ` -F ${quoted(`settings=${JSON.stringify(settings.value)}`)}` : "";
-  if (kind) return `curl -s ${origin}/v1/predict -F file=@FILE -F ${quoted(`model=${model}`)}${chosen}`;
+  if (kind) return `curl -s ${server}/v1/predict -F file=@FILE -F ${quoted(`model=${model}`)}${chosen}`;
   const path = translates.value ? "translate" : streams ? "generate" : "predict";
   const body = translates.value ? { text: text.trim(), model } : streams ? { prompt: text, model, ...settings.value } : { inputs: [text], model, settings: settings.value };
-  return `curl -s ${origin}/v1/${path} -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
+  return `curl -s ${server}/v1/${path} -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
 }
 
 /** The same request in Python. It loads the run from `runs/NAME`. */

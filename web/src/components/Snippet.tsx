@@ -1,9 +1,10 @@
+import { serverAddress } from "../api";
 import { curlOf, pythonOf } from "../snippet";
 import { Copy } from "./Copy";
 
 /** The request of this page as a curl command and as Python code. */
 export function Snippet() {
-  const [curl, python] = [curlOf(location.origin), pythonOf()];
+  const [curl, python] = [curlOf(serverAddress()), pythonOf()];
   return (
     <details data-testid="snippet">
       <summary>Send this request from a shell or Python</summary>
