@@ -129,6 +129,21 @@ def test_joblib_applies_a_predictor_in_processes(runs: dict[str, Path]) -> None:
     assert [one.label for one in found] == [one.label for one in model(texts)]
 
 
+@pytest.mark.filterwarnings("ignore")  # of those libraries
+def test_dask_and_spark_apply_a_predictor_in_processes(runs: dict[str, Path]) -> None:
+    model, texts = regard.load(runs["classification"]), ["a fine film", "a dull film"] * 2
+    expected = [output.label for output in model(texts)]
+    bag = pytest.importorskip("dask.bag").from_sequence(texts, npartitions=2).map_partitions(model)
+    assert [one.label for one in bag.compute(scheduler="processes", num_workers=2)] == expected
+    sql = pytest.importorskip("pyspark.sql")
+    spark = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    label = sql.functions.udf(lambda text: model(text).label)
+    frame = spark.createDataFrame([(text,) for text in texts], ["text"]).select(label("text").alias("label"))
+    assert [row.label for row in frame.collect()] == expected
+    assert spark.sparkContext.parallelize(texts).mapPartitions(model).map(str).count() == len(texts)
+    spark.stop()
+
+
 def test_a_loader_with_a_class_returns_that_class_or_refuses(runs: dict[str, Path]) -> None:
     assert isinstance(regard.load(runs["translation"], regard.Translator), regard.Translator)
     named = regard.load(runs["classification"], regard.SupervisedPredictor[regard.Classification])
