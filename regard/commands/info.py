@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,6 +120,8 @@ def _run(run: RunFolder) -> dict[str, Any]:
         config, make = run.config, partial(run.task.build, run.config, plan.spec)
         types = [size for name, size in plan.spec.items() if name.endswith("types")]
         facts |= {"types": types, **_model(getattr(config, "model", config), make)}
+        if config.lora is not None:
+            facts["lora"] = _lora(run, plan.spec)
         facts["summary"] = config.summary
     facts["plan"] = plan.model_dump() if plan else None
     facts["checkpoints"] = checkpoint.list_steps(run.checkpoints)
@@ -137,6 +139,16 @@ def _run(run: RunFolder) -> dict[str, Any]:
     facts["environment"] = _environment(run)
     facts["config"] = run.config.model_dump(mode="json", exclude_none=True)
     return facts
+
+
+def _lora(run: RunFolder, spec: Mapping[str, int]) -> dict[str, Any]:
+    from regard.runs.size_check import sketch
+    from regard.training.trainable import set_trainable, trainable_count
+
+    net = sketch(partial(run.task.build, run.config, spec))
+    set_trainable(run.config, net)
+    lora = run.config.lora
+    return {"rank": None if lora is None else lora.rank, "trained": trainable_count(net)}
 
 
 def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
@@ -212,6 +224,8 @@ def _model_lines(facts: dict[str, Any]) -> Iterator[str]:
     if types:
         yield f"vocabulary  {types} pieces" + (f", shared matrices: {model['share']}" if "share" in model else "")
     yield f"parameters  {facts['parameters']['all']:,}"
+    if "lora" in facts:
+        yield f"trained     {facts['lora']['trained']:,} weights, LoRA of rank {facts['lora']['rank']}"
     for part, count in facts["parameters"].items():
         if part != "all":
             yield f"            {part:<26} {count:>12,}  {100 * count / facts['parameters']['all']:5.1f} %"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, get_args
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from regard.config.explain import InvalidCombination
 from regard.config.toml_layers import Key, merge_layer, move_key
 from regard.core.wording import pluralize
 from regard.models.attention_config import OTHER_MIXERS, ROTATED_MIXERS, kind_of
+from regard.models.lora_config import LoraConfig
 from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
 from regard.models.stack_config import StackConfig
@@ -37,6 +38,12 @@ class NetConfig(Started):
     sides: ClassVar[tuple[str, ...]]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     renamed: ClassVar[Mapping[Key, Key]] = RENAMED
+
+    lora: LoraConfig | None = Field(
+        None,
+        description="with `from` of the network or of its encoder: freeze these weights, and train low-rank updates of "
+        "their matrices and the new parts",
+    )
 
     @property
     def origin(self) -> Origin | None:
@@ -91,6 +98,20 @@ class NetConfig(Started):
     def _encoders(self) -> Iterator[Any]:
         """Yield the encoder of networks that have one."""
         yield from (getattr(self, side) for side in self.sides if isinstance(getattr(self, side), EncoderStart))
+
+    @model_validator(mode="after")
+    def _check_adapters(self) -> NetConfig:
+        if self.lora is None:
+            return self
+        if self.origin is None and self.encoder_origin is None:
+            why = "random weights have to be trained: only weights of another run can be frozen and adapted"
+            key = "model.encoder.from" if any(self._encoders()) else "model.from"
+            raise InvalidCombination("model.lora", key, why=why, help=f"--set {key}=RUN, or remove model.lora")
+        if any(encoder.frozen != "none" for encoder in self._encoders()):
+            why = "model.lora freezes all weights that training starts from"
+            key = "model.encoder.frozen"
+            raise InvalidCombination(key, "model.lora", why=why, help=f"--set {key}=none, or remove model.lora")
+        return self
 
     @model_validator(mode="after")
     def _check_start(self) -> NetConfig:

@@ -22,8 +22,16 @@ ALONE = (
 )
 
 
-def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
-    """Write README.md into the run folder and return the text; ``seconds`` is the training time."""
+def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float, trained: int | None = None) -> str:
+    """Write README.md into the run folder and return the text.
+
+    Args:
+        run: the run folder.
+        parameters: the number of weights of the network.
+        updates: the number of updates.
+        seconds: the training time.
+        trained: the number of weights that training changed, with adapters; None: all that are not frozen.
+    """
     config = run.config
     best = read_best(run.checkpoints)
     choice, baseline = read_choice(run.path), baseline_summary(run.path / FOLDER)
@@ -32,6 +40,7 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         *([("Model", f"{baseline.description} (a simple baseline, without a network)")] if alone and baseline else []),
         ("Network, not used by default" if alone else "Model", config.summary),
         ("Parameters", f"{parameters:,}"),
+        *([("Trained weights", f"{trained:,}")] if trained is not None else []),
         ("Training data", ", ".join(map(_name, config.data.train))),
         ("Updates", f"{updates:,}, in {_duration(seconds)}"),
         ("Seed", config.seed),

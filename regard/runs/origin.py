@@ -19,7 +19,8 @@ from regard.models.stack_config import StackConfig
 from regard.runs.run_config import RunConfig, StartingPoint
 
 # Keys of training, which do not change the meaning of weights.
-FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "feed_forward_chunks", "from", "frozen"}
+FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "feed_forward_chunks", "from", "frozen",
+        "lora"}  # fmt: skip
 
 
 def parse_start(values: Mapping[str, Any]) -> StartingPoint | None:
@@ -61,6 +62,7 @@ def base_layer(source: RunConfig, config: type[RunConfig], kind: str, start: Sta
     inherited = {key: data[key] for key in (*source.codec_keys, *source.inherited_keys) if key in data}
     for table in nets.values():
         table.pop("from", None)
+        table.pop("lora", None)
         for side in table.values():
             if isinstance(side, dict):
                 side.pop("from", None)

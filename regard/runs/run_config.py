@@ -13,6 +13,7 @@ from regard.config.explain import InvalidCombination
 from regard.config.settings import ChoiceConfig, TrainConfig
 from regard.config.toml_layers import Key
 from regard.core.wording import did_you_mean
+from regard.models.lora_config import LoraConfig
 from regard.models.net_config import NetConfig
 from regard.models.origin_config import Origin
 
@@ -148,6 +149,12 @@ class RunConfig(BaseModel):
         nets = (getattr(self, name) for name in self.nets())
         origin = next((net.encoder_origin for net in nets if net.encoder_origin is not None), None)
         return None if origin is None else StartingPoint(origin, "encoder")
+
+    @property
+    def lora(self) -> LoraConfig | None:
+        """The low-rank adapters that are trained; None if the weights themselves are."""
+        nets = (getattr(self, name) for name in self.nets())
+        return next((net.lora for net in nets if net.lora is not None), None)
 
     @property
     def reads_with(self) -> tuple[str, Any]:

@@ -20,7 +20,7 @@ from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.runs import checkpoint
 
-PER_PARAMETER = 16  # bytes in training, at least: float32 weight, gradient and the two moments of Adam
+PER_PARAMETER, PER_FROZEN = 16, 4  # bytes in training, at least: float32 weight, gradient, both moments of Adam
 MANY = 100  # number of layers that is built in less than a second
 # Limits on numbers or multiply-adds: a constant for any model, or RATIO times its number of weights.
 FREE_TABLES, FREE_STATE, FREE_WORK, RATIO = 1 << 25, 1 << 22, 1 << 25, 8
@@ -115,10 +115,12 @@ def _numbers(state: State) -> int:
     return sum(map(_numbers, state)) if isinstance(state, tuple) else 0
 
 
-def require_memory(model: dict[str, Tensor]) -> None:
-    """Raise TrainingError if training a model of this ``outline`` needs more memory than the machine has."""
-    parameters = sum(tensor.numel() for tensor in model.values())
-    needed, available = parameters * PER_PARAMETER, total_memory()
+def require_memory(model: nn.Module) -> None:
+    """Raise TrainingError if training a model, which may be a ``sketch``, needs more memory than the machine has."""
+    tensors = _named(model).values()
+    parameters = sum(tensor.numel() for tensor in tensors)
+    bytes_of = {True: PER_PARAMETER, False: PER_FROZEN}
+    needed, available = sum(tensor.numel() * bytes_of[tensor.requires_grad] for tensor in tensors), total_memory()
     if needed > available:
         raise TrainingError(
             "the model is too large for this machine",

@@ -105,7 +105,11 @@ class FSDP2(OneShard):
         return first_of(examples)
 
     def collected(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        return [torch.zeros_like(own_rows(p)) if p.grad is None else own_rows(p.grad) for p in parameters]
+        return [
+            own_rows(p.grad) if p.grad is not None else torch.zeros_like(own_rows(p)) if p.requires_grad
+            else torch.empty(0, device=own_rows(p).device)
+            for p in parameters
+        ]  # fmt: skip
 
     @contextmanager
     def gathered(self, model: nn.Module) -> Iterator[None]:

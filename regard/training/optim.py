@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.config.settings import TrainConfig
 from regard.core.tensors import kept_buffers
+from regard.training.adapted_names import AdaptedNames
 from regard.training.layer_rates import LayerRates, split_groups
 from regard.training.muon import HiddenMatrix, Muon, hidden_matrices
 from regard.training.row_parts import own_rows, rows_like, shard_like, total_norm
@@ -108,6 +109,7 @@ class Optimizer:
     ) -> None:
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = [parameter for _, parameter in model.named_parameters()]
+        self.adapted = AdaptedNames(model)
         self.buffers = kept_buffers(model)
         self._last_buffers = [buffer.clone() for buffer in self.buffers.values()]
         self._rounded = [p.dtype == torch.bfloat16 for p in self.parameters]
@@ -150,14 +152,17 @@ class Optimizer:
         """Make one update and return the norm of the gradients before clipping.
 
         ``gradients``: by parameter; by default, the gradients of ``backward``, which are then dropped. Given gradients
-        are modified; they must be at least float32 and have the memory layout of the parameters. ``number``: of the
-        update, from 1, by which layers are unfrozen; None: all are.
+        are modified; they must be at least float32 and have the memory layout of the parameters, except those of
+        frozen parameters, which are ignored. ``number``: of the update, from 1, by which layers are unfrozen; None:
+        all are.
 
         If the norm is not finite, no weight changes and the gradients are dropped; the caller decides how to proceed.
         Buffers that the passes have updated, as in BatchNorm, are restored to their values after the previous update.
         """
         if gradients is None:
-            accumulated = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+            alike = [p if p.requires_grad else p.new_empty(0) for p in self.parameters]
+            grads = [p.grad for p in self.parameters]
+            accumulated = [torch.zeros_like(p) if g is None else g for g, p in zip(grads, alike, strict=True)]
             gradients = [own_rows(g.float() if g.dtype == torch.bfloat16 else g) for g in accumulated]
         own_gradients, trained = list(gradients), self.layers.trained(number)
         self._drop_gradients()
@@ -170,8 +175,8 @@ class Optimizer:
             return norm
         if self.clip_norm is not None and norm > self.clip_norm:
             torch._foreach_mul_(own_gradients, self.clip_norm / norm)
-        for master, gradient, is_trained in zip(self.masters, own_gradients, trained, strict=True):
-            master.grad = gradient if is_trained else None
+        for master, gradient, kind, is_trained in zip(self.masters, own_gradients, self.kinds, trained, strict=True):
+            master.grad = gradient if is_trained and kind != FROZEN else None
         for inner in self.inner.values():
             for group in inner.param_groups:
                 group["lr"] = learning_rate * group["factor"]
@@ -208,14 +213,17 @@ class Optimizer:
     def weights(self) -> dict[str, Tensor]:
         """Return the float32 weights by name: the moving average if there is one, otherwise the master weights.
 
-        Persistent buffers of the model are included.
+        Low-rank adapters are merged; persistent buffers of the model are included.
         """
+        return self.adapted.merged(self._weights()) | self.buffers
+
+    def _weights(self) -> dict[str, Tensor]:
         every = zip(self.names, self.average or self.masters, self.parameters, strict=True)
-        return {name: shard_like(tensor.detach(), p) for name, tensor, p in every} | self.buffers
+        return {name: shard_like(tensor.detach(), p) for name, tensor, p in every}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all other tensors that a restart needs, by name."""
-        named: dict[str, Tensor] = {}
+        named = self.adapted.parts(self._weights())
         for name, master, kind, p in zip(self.names, self.masters, self.kinds, self.parameters, strict=True):
             if self.average:
                 named[f"master.{name}"] = shard_like(master.detach(), p)
@@ -225,15 +233,18 @@ class Optimizer:
         return named
 
     def begin_with(self, weights: Mapping[str, Tensor]) -> None:
-        """Start from another run's ``weights``, without optimizer state."""
-        self.load(weights, {f"master.{name}": weights[name] for name in self.names} if self.average else {})
+        """Start from initial ``weights`` of the model's parameters and buffers, without optimizer state."""
+        self._load(weights, {f"master.{name}": weights[name] for name in self.names} if self.average else {})
 
-    @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
         """Load full tensors that ``weights`` and ``tensors`` returned.
 
         Raises KeyError for a missing name, and ValueError for another shape or number format.
         """
+        self._load(self.adapted.restored(weights, named), named)
+
+    @torch.no_grad()
+    def _load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
         for name, master, kind, p in zip(self.names, self.masters, self.kinds, self.parameters, strict=True):
             expected = torch.empty(p.shape, dtype=master.dtype, device="meta")
             _require_alike(name, weights[name], expected)

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.core import atomic_files
 from regard.core.untrusted_files import LARGE, read_bytes
 from regard.core.wording import describe_error
-from regard.errors import ModelError
+from regard.errors import ConfigError, ModelError
 from regard.models.origin_config import Origin
 from regard.runs import checkpoint
 from regard.runs.plan import PlannedOrigin
@@ -99,5 +99,19 @@ def origin_weights(run: RunFolder, start: StartingPoint, spec: Mapping[str, int]
             help="start over in a new run folder",
         )
     if start.part == "encoder":
-        weights = reading_weights(weights, outline(build), where=str(chosen.path))
+        expected = outline(build)
+        weights = reading_weights(weights, expected, where=str(chosen.path))
+        if run.config.lora is not None:
+            _require_no_new_rows(weights, expected, start.origin.run)
     return OriginWeights(weights, planned, start.part)
+
+
+def _require_no_new_rows(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: str) -> None:
+    """Raise ConfigError if a table of the encoder has a row that the source lacks: adapters would freeze it."""
+    if any(tensor.ndim and len(tensor) < len(expected[name]) for name, tensor in weights.items()):
+        raise ConfigError(
+            f"model.lora cannot be used with {source}",
+            where="model.lora",
+            why="that run has no mask symbol, whose embedding has to be trained, and model.lora freezes embeddings",
+            help="start from a masked model, or remove model.lora",
+        )

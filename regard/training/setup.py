@@ -31,7 +31,8 @@ from regard.runs.plan import Plan
 from regard.runs.run_config import RunConfig
 from regard.runs.run_examples import save_examples
 from regard.runs.run_folder import RunFolder
-from regard.runs.size_check import outline, require_fitting, require_memory, sketch
+from regard.runs.size_check import require_fitting, require_memory, sketch
+from regard.training.adapted_names import AdaptedNames
 from regard.training.baseline import fit_baseline
 from regard.training.layer_rates import LayerRates
 from regard.training.muon import hidden_matrices
@@ -44,9 +45,10 @@ from regard.training.origin import (
     require_origin,
 )
 from regard.training.pace import fit, updates_within
-from regard.training.reading_part import freeze, overlay_weights
+from regard.training.reading_part import overlay_weights
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
+from regard.training.trainable import set_trainable, trainable_line
 from regard.training.updater import batch_memory
 
 MAX_EPOCHS = 100_000  # limit for train.tokens, whose end requires the order of each epoch
@@ -84,9 +86,8 @@ def require_trainable(config: RunConfig) -> None:
             help="set an end: --set train.epochs=20, train.steps=5000 or train.minutes=30",
         )
     task = find_task(config.task.kind)
-    build = partial(task.build, config, task.small_spec)
-    require_memory(outline(build))
-    net = sketch(build)
+    net = _sketch(task, config, task.small_spec)
+    require_memory(net)
     _shards(config, net)
     _require_matrices(config, net)
     _require_layers(config, net)
@@ -131,32 +132,20 @@ def set_up(
     net = _build(task, config, data.spec, plan.precision)
     if task.initialize is not None and not checkpoint.list_steps(run.checkpoints):
         task.initialize(run, net, data)
-    frozen = _freeze(config, net)
-    if begins and frozen:
-        log(f"{pluralize(frozen, 'encoder weight')} frozen, {pluralize(_trainable_count(net), 'weight')} trainable")
     if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
         raise _depends_on_passes("train.workers")
     for message in (*(_optimizer_lines(config, net) if begins else ()), *_warnings(net, data.longest)):
         log(message)
-    if start is not None:
-        log(str(start))
-    return TrainingInputs(net, data, plan.steps, None if start is None else overlay_weights(net, start.weights))
+    if start is None:
+        return TrainingInputs(net, data, plan.steps)
+    log(str(start))
+    return TrainingInputs(net, data, plan.steps, overlay_weights(net, AdaptedNames(net).own(start.weights)))
 
 
 def _start(run: RunFolder, spec: Mapping[str, int]) -> OriginWeights | None:
     """Return the initial weights from another run; None once the run has a checkpoint."""
     start = run.config.start
     return None if start is None or checkpoint.list_steps(run.checkpoints) else origin_weights(run, start, spec)
-
-
-def _freeze(config: RunConfig, net: nn.Module) -> int:
-    """Freeze the weights that the config names, and return their number."""
-    sides = [getattr(net_config, "encoder", None) for net_config in map(partial(getattr, config), config.nets())]
-    return sum(freeze(net, side) for side in sides if side is not None)
-
-
-def _trainable_count(net: nn.Module) -> int:
-    return sum(p.numel() for p in net.parameters() if p.requires_grad)
 
 
 def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -> list[str]:
@@ -167,8 +156,7 @@ def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -
     require_trainable(run.config)
     data = prepare(run, log=lambda message: None, progress=progress)
     data.train.batches(0)
-    net = sketch(partial(run.task.build, run.config, data.spec))
-    return _warnings(net, data.longest)
+    return _warnings(_sketch(run.task, run.config, data.spec), data.longest)
 
 
 def prepare(run: RunFolder, *, log: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Data:
@@ -249,7 +237,8 @@ def _require_layers(config: RunConfig, net: nn.Module) -> None:
 
 def _require_matrices(config: RunConfig, net: nn.Module) -> None:
     """Raise ConfigError for an optimizer of hidden matrices if the network has no hidden matrices."""
-    if config.train.optimizer == "muon" and not hidden_matrices(net):
+    trained = {name for name, p in net.named_parameters() if p.requires_grad}
+    if config.train.optimizer == "muon" and not trained & hidden_matrices(net).keys():
         raise ConfigError(
             '`optimizer = "muon"`: the network has no matrix that Muon can update',
             where="train.optimizer",
@@ -259,9 +248,12 @@ def _require_matrices(config: RunConfig, net: nn.Module) -> None:
 
 
 def _optimizer_lines(config: RunConfig, net: nn.Module) -> Iterator[str]:
-    """Yield a line about the division of the parameters between two optimizers."""
+    """Yield lines about frozen weights, and about the division of the others between two optimizers."""
+    if (line := trainable_line(config, net)) is not None:
+        yield line
     if config.train.optimizer == "muon":
-        stacked, sizes = hidden_matrices(net), {name: p.numel() for name, p in net.named_parameters()}
+        sizes = {name: p.numel() for name, p in net.named_parameters() if p.requires_grad}
+        stacked = {name: number for name, number in hidden_matrices(net).items() if name in sizes}
         yield (
             f"muon updates {sum(sizes[name] for name in stacked):,} parameters, in {sum(stacked.values()):,} hidden "
             f"matrices; adamw updates the other {sum(sizes[name] for name in sizes.keys() - stacked.keys()):,}"
@@ -271,7 +263,7 @@ def _optimizer_lines(config: RunConfig, net: nn.Module) -> Iterator[str]:
 def _require_sizes(run: RunFolder, task: Task, spec: Mapping[str, int]) -> None:
     """Check, before a model is built, that it fits into memory and matches the newest readable checkpoint."""
     build = partial(task.build, run.config, spec)
-    require_memory(outline(build))
+    require_memory(_sketch(task, run.config, spec))
     for step in reversed(checkpoint.list_steps(run.checkpoints)):
         path = checkpoint.step_path(run.checkpoints, step)
         try:
@@ -285,7 +277,16 @@ def _require_sizes(run: RunFolder, task: Task, spec: Mapping[str, int]) -> None:
 def _build(task: Task, config: RunConfig, spec: Mapping[str, int], precision: str) -> nn.Module:
     torch.manual_seed(config.seed)
     with explain_out_of_memory("building the model", help="lower model.width, model.feed_forward or the layers"):
-        return task.build(config, spec).to(device=_device(), dtype=DTYPES[precision])
+        net = task.build(config, spec)
+        set_trainable(config, net)
+        return net.to(device=_device(), dtype=DTYPES[precision])
+
+
+def _sketch(task: Task, config: RunConfig, spec: Mapping[str, int]) -> nn.Module:
+    """Return the network of a training with shapes only."""
+    net = sketch(partial(task.build, config, spec))
+    set_trainable(config, net)
+    return net
 
 
 def _device() -> torch.device:
@@ -295,7 +296,7 @@ def _device() -> torch.device:
 def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
     config, settings = run.config, run.config.train
     precision = _precision(config)
-    shards = _shards(config, sketch(partial(task.build, config, data.spec)), ranks)
+    shards = _shards(config, _sketch(task, config, data.spec), ranks)
     threads = max(torch.get_num_threads() // settings.workers, 1)
     seconds = 0.0
     if settings.minutes is not None:

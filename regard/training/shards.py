@@ -259,6 +259,9 @@ def _empty(parameter: Tensor) -> Tensor:
 
 
 def as_parameter(value: Tensor | None, parameter: Tensor) -> Tensor:
+    """Return a gradient laid out like its parameter, zeros if there is none; empty for a frozen parameter."""
+    if not parameter.requires_grad:
+        return torch.empty(0, device=parameter.device)
     if value is None:
         return _empty(parameter).zero_()
     return value if _laid_out(value, parameter) else _empty(parameter).copy_(value)

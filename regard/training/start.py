@@ -31,6 +31,7 @@ from regard.training.reporters import Reporters, default_reporters, make_reporte
 from regard.training.setup import TrainingInputs, require_trainable, set_up
 from regard.training.strategies import make_strategy
 from regard.training.strategy import SharesRows
+from regard.training.trainable import parameter_count, trainable_count
 from regard.training.trainer import Trainer
 
 
@@ -182,7 +183,7 @@ def _fit(
         run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted, strategy=strategy
     )
     resumed = trainer.resume()
-    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
+    parameters = parameter_count(ready.net)
     reporter.started(TrainingStart(run.path, run.config, parameters, trainer.progress.step))
     try:
         if resumed:
@@ -217,7 +218,9 @@ def _train_and_describe(run: RunFolder, ready: TrainingInputs, trainer: Trainer,
             compares = run.config.train.baseline and outcome.is_complete
             if compares and not (first_step == outcome.progress.step and (run.path / NAME).exists()):
                 compare_with_baseline(run, data, strategy.device, interrupted)
-            write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
+            trained = None if run.config.lora is None else trainable_count(ready.net)
+            progress = outcome.progress
+            write_card(run, parameters=parameters, updates=progress.step, seconds=progress.seconds, trained=trained)
     return outcome
 
 

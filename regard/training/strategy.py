@@ -42,7 +42,7 @@ class Gradient(NamedTuple):
     """The gradient of the mean loss, and its statistics over all ranks.
 
     Attributes:
-        values: the gradient of each parameter, at least float32.
+        values: the gradient of each parameter, at least float32; empty for a frozen one.
         minimized: the mean loss per unit of weight.
         sums: those of the objective, float64.
         weight: the sum of the weights of the batches.
