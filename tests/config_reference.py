@@ -32,6 +32,7 @@ from regard.models.classifier_config import ClassifierModelConfig, TaggerModelCo
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.graph.config import GraphNetConfig
+from regard.models.lora_config import LoraConfig
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
@@ -101,6 +102,11 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         "[model.from]",
         Origin,
         'A run to start from; `from = "runs/book"` alone is enough. `model.encoder.from` has the same keys.',
+    ),
+    (
+        "[model.lora]",
+        LoraConfig,
+        "Low-rank adapters of a run that starts from another one, see [LoRA](../how-to/fine-tune.md#lora).",
     ),
     ("[task]", TaskSection, 'The task; `task = "language-model"` alone is enough.'),
     ("[data] `language-model`", TextDataConfig, "Texts, and how they become tokens."),

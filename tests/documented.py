@@ -203,7 +203,9 @@ def _problem_of_options(script: str, arguments: list[str]) -> str | None:
 def _train(values: dict[str, Any]) -> str | None:
     what = values["what"] or []
     given = [
-        each for each in values["set_"] or [] if not each.startswith(("model.from=", "model.encoder.from="))
+        each
+        for each in values["set_"] or []
+        if not each.startswith(("model.from=", "model.encoder.from=", "model.lora."))
     ]  # a run of the reader's own
     recipe = len(what) == 1 and "." not in what[0] and not what[0].endswith("/")
     text = len(what) == 1 and ".txt" in what[0]

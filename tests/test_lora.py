@@ -20,6 +20,7 @@ from regard.training.adapted_names import AdaptedNames
 from regard.training.optim import Optimizer
 from regard.training.progress import NullReporter, TrainingProgress
 from regard.training.setup import set_up
+from tests.test_ranks import trained
 from tests.test_reading_part import LABELED, LINES, SMALL, tables, weights
 
 LORA = {"rank": 4, "alpha": 6.0}
@@ -129,6 +130,15 @@ def test_a_resumed_training_has_equal_bits(folder: Path, tmp_path: Path, more: d
                          (state(tmp_path / "whole", 4), state(tmp_path / "parts", 4))):  # fmt: skip
         assert whole.keys() == parts.keys()
         assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_two_ranks_have_the_bits_of_one(folder: Path, tmp_path: Path) -> None:
+    config = tuned(folder)
+    regard.train(config, tmp_path / "whole")
+    regard.train(config, tmp_path / "parts", reporter=StopAt(1))
+    trained(None, RunFolder.open(tmp_path / "parts"), 2)  # type: ignore[arg-type]
+    whole, parts = weights(tmp_path / "whole", "4"), weights(tmp_path / "parts", "4")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
 def test_a_tuned_run_is_ordinary_and_starts_others(folder: Path, tmp_path: Path) -> None:

@@ -224,8 +224,8 @@ def _model_lines(facts: dict[str, Any]) -> Iterator[str]:
     if types:
         yield f"vocabulary  {types} pieces" + (f", shared matrices: {model['share']}" if "share" in model else "")
     yield f"parameters  {facts['parameters']['all']:,}"
-    if "lora" in facts:
-        yield f"trained     {facts['lora']['trained']:,} weights, LoRA of rank {facts['lora']['rank']}"
     for part, count in facts["parameters"].items():
         if part != "all":
             yield f"            {part:<26} {count:>12,}  {100 * count / facts['parameters']['all']:5.1f} %"
+    if "lora" in facts:
+        yield f"trained     {pluralize(facts['lora']['trained'], 'weight')}, LoRA of rank {facts['lora']['rank']}"

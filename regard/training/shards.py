@@ -259,7 +259,7 @@ def _empty(parameter: Tensor) -> Tensor:
 
 
 def as_parameter(value: Tensor | None, parameter: Tensor) -> Tensor:
-    """Return a gradient laid out like its parameter, zeros if there is none; empty for a frozen parameter."""
+    """Return a gradient laid out like its parameter: zeros for None, empty for a frozen parameter."""
     if not parameter.requires_grad:
         return torch.empty(0, device=parameter.device)
     if value is None:
