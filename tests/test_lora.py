@@ -149,6 +149,10 @@ def test_a_tuned_run_is_ordinary_and_starts_others(folder: Path, tmp_path: Path)
     start, source = weights(tmp_path / "next", "0"), weights(folder / "tuned", "4")
     assert all(torch.equal(start[name], source[name]) for name in source)
     assert RunFolder.open(tmp_path / "next").config.lora is None
+    regard.export(folder / "tuned", tmp_path / "shared", to="hub", checkpoint="4")
+    assert RunFolder.open(tmp_path / "shared").config.lora is None
+    shared = weights(tmp_path / "shared")
+    assert all(torch.equal(shared[name], source[name]) for name in source)
 
 
 @pytest.mark.parametrize("task", ["classification", "tagging"])

@@ -124,8 +124,7 @@ def _without_data(config: RunConfig) -> RunConfig:
     """Return the config without corpora and the settings that depend on them."""
     values = config.model_dump(by_alias=True)
     values["data"] |= {"train": [], "valid": None}
-    if "from" in values["model"]:
-        values["model"] |= {"from": None}
+    values["model"] |= {key: None for key in ("from", "lora") if key in values["model"]}
     values["train"] |= {"early_stopping": None, "best_by": "loss", "choose": "network", "threads": None}
     return type(config).model_validate(values)
 
