@@ -20,6 +20,8 @@ from regard.training.adapted_names import AdaptedNames
 from regard.training.optim import Optimizer
 from regard.training.progress import NullReporter, TrainingProgress
 from regard.training.setup import set_up
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Trainable
 from tests.test_ranks import trained
 from tests.test_reading_part import LABELED, LINES, SMALL, tables, weights
 
@@ -187,13 +189,17 @@ def test_the_numbers_of_weights_are_reported(folder: Path, tmp_path: Path) -> No
     assert f"parameters  {total:,}" in lines and f"trained     {trained:,} weights, LoRA of rank 4" in lines
 
 
-def test_the_optimizer_has_moments_of_adapters_only(folder: Path) -> None:
+def test_gradients_and_moments_are_those_of_adapters_only(folder: Path) -> None:
     run = RunFolder.open(folder / "tuned")
-    net = set_up(run, log=lambda message: None).net
-    optimizer = Optimizer(net)
-    optimizer.step(0.0, [torch.empty(0) if not p.requires_grad else torch.ones_like(p) for p in net.parameters()])
+    ready = set_up(run, log=lambda message: None)
+    trainable, optimizer = Trainable(ready.net, run.task.objective(run.config)), Optimizer(ready.net)
+    examples = ready.data.train
+    gradient = Shards(2, Workers(1, 1)).gradient(trainable, examples, [examples.batches(0)[0]], {}, seed=(0,))
+    optimizer.step(0.1, gradient.values)
     moments = sum(t.numel() for name, t in optimizer.tensors().items() if name.startswith("exp_avg."))
-    assert moments == AdaptedNames(net).additional < sum(p.numel() for p in net.parameters()) / 2
+    trained = AdaptedNames(ready.net).additional
+    assert sum(value.numel() for value in gradient.values) == moments == trained
+    assert trained < sum(p.numel() for p in ready.net.parameters()) / 2
 
 
 @pytest.mark.parametrize(("model", "why"), [
