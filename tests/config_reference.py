@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from regard.attention.catalog import BUILDER_ARGUMENTS, MECHANISMS
+from regard.config.chat import ChatConfig
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.masking import MaskingConfig
 from regard.data.reading import CorpusConfig
@@ -118,6 +119,12 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         GenerateConfig,
         "Generation of text. All keys but `nbest` are also options of `regard generate`, keywords of a model in Python "
         "and fields of a request to a server.",
+    ),
+    (
+        "[chat]",
+        ChatConfig,
+        "Of `language-model`: the text form of conversations, for `regard generate --chat` and "
+        "[chat completions](../how-to/serve.md#openais-chat-completions).",
     ),
     ("[data] `classification`", LabeledDataConfig, "Labeled texts, and how they become tokens and classes."),
     (

@@ -88,7 +88,7 @@ def embed(
         inputs = inputs_of(model, run, list(files), column, embedding=True)
     else:
         inputs, failure = read_inputs(
-            model, [line.rstrip("\n") for line in sys.stdin], name="standard input", embedding=True
+            model, [line.rstrip("\n") for line in sys.stdin], name="standard input", read=model.read_for_embedding
         )
         if failure is not None:
             raise failure

@@ -6,6 +6,7 @@ import os
 import secrets
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ EXAMPLES = epilog(
     'regard generate runs/book --prompt "It was" --length 200 --temperature 0.8 --seed 1',
     'regard generate runs/book --prompt "Q: Who?" --stop "Q:" --min-p 0.1 --samples 5 --json',
     "regard generate runs/book --length 40 < prompts.txt > texts.txt",
+    'regard generate runs/assistant --chat --prompt "Who are you?"',
 )
 
 File = Annotated[
@@ -41,6 +43,14 @@ File = Annotated[
 Prompt = Annotated[
     str | None,
     typer.Option(help="Continue this text.", show_default="the beginning of a text", rich_help_panel="Input"),
+]
+Chat = Annotated[
+    bool,
+    typer.Option(
+        "--chat",
+        help="Read each prompt as a message of the user, or as a JSON list of messages, and print the reply.",
+        rich_help_panel="Input",
+    ),
 ]
 Samples = Annotated[
     int, typer.Option(min=1, metavar="N", help="Generate N texts per prompt.", rich_help_panel="Output")
@@ -59,6 +69,7 @@ def generate(
     files: File = None,
     *,
     prompt: Prompt = None,
+    chat: Chat = False,
     output: Folder = None,
     requested: dict[str, Any],
     samples: Samples = 1,
@@ -81,36 +92,41 @@ def generate(
     With -o OUT/, files are processed in bulk: in blocks, by --workers processes. After an interruption, run the same
     command again to resume.
     """
-    _require_prompts(run, prompt, files)
+    _require_prompts(run, prompt, files, chat=chat)
     chosen = {name: value for name, value in requested.items() if value is not None and name != "seed"}
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
     request: dict[str, Any] = {"samples": samples, "seed": requested["seed"], "as_json": as_json}
     if (bulk := bulk.with_files(files, output, folder=True)).requested:
-        _generate_in_bulk(bulk, run, chosen, opening, **request)
+        _generate_in_bulk(bulk, run, chosen, opening, **request, chat=chat)
         return
     model: Generator = open_predictor(run, **opening)
     settings = _settings(model, chosen, samples)
     if request["seed"] is None:  # one seed for the whole command: equal prompts give equal texts in any chunk
         request["seed"] = secrets.randbits(63)
     if prompt is None and (files or _is_piped()):
-        _continue_lines(model, run, bulk, settings, **request)
+        _continue_lines(model, run, bulk, settings, **request, chat=chat)
     else:
-        _continue_prompt(model, prompt or "", settings, **request)
+        _continue_prompt(model, prompt or "", settings, **request, chat=chat)
 
 
-def _require_prompts(run: Path, prompt: str | None, files: list[Path] | None) -> None:
+def _require_prompts(run: Path, prompt: str | None, files: list[Path] | None, *, chat: bool) -> None:
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
     if prompt is not None and files:
         raise ConfigError("--prompt and a file of prompts cannot be combined", help="use only one of them")
+    if chat and prompt is None and not files and not _is_piped():
+        raise ConfigError("a conversation requires a message", where="--chat", help='--chat --prompt "Hello"')
     require_task(RunFolder.open(run), "language-model")
 
 
 def _generate_in_bulk(
     bulk: Bulk, run: Path, chosen: dict[str, Any], opening: dict[str, Any], *, samples: int, seed: int | None,
-    as_json: bool,
+    as_json: bool, chat: bool,
 ) -> None:  # fmt: skip
+    if chat:
+        help = "read the conversations from one file or from standard input: … --chat < FILE"
+        raise ConfigError("--chat cannot be used in bulk", where="--chat", help=help)
     if samples > 1:
         help = "run one command per sample, each with its own --seed and output folder"
         raise ConfigError("--samples above 1 cannot be used in bulk", where="--samples", help=help)
@@ -144,15 +160,17 @@ def _is_piped() -> bool:
 
 
 def _continue_prompt(
-    model: Generator, prompt: str, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
-) -> None:
+    model: Generator, prompt: str, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool,
+    chat: bool,
+) -> None:  # fmt: skip
     """Print one text while it is generated; several texts, or JSON, when they are complete."""
+    input: Any = model.read_messages(prompt, settings) if chat else prompt
     if as_json or samples > 1:
-        _print_texts(model, [prompt], settings, samples=samples, seed=seed, as_json=as_json)
+        _print_texts(model, [input], settings, samples=samples, seed=seed, as_json=as_json, chat=chat)
         return
-    parts = model.stream(prompt, settings, seed=seed)
+    parts = (model.stream_chat if chat else model.stream)(input, settings, seed=seed)
     # The prompt is printed after the first part succeeded: an error message must not follow it on the same line.
-    print(prompt + next(parts).text, end="", flush=True)
+    print(("" if chat else prompt) + next(parts).text, end="", flush=True)
     for part in parts:
         print(part.text, end="", flush=True)
     print()
@@ -160,28 +178,31 @@ def _continue_prompt(
 
 def _continue_lines(
     model: Generator, run: Path, bulk: Bulk, settings: GenerateConfig, *, samples: int, seed: int | None,
-    as_json: bool,
+    as_json: bool, chat: bool,
 ) -> None:  # fmt: skip
     from regard.tasks.prediction import read_inputs
 
+    read = partial(model.read_messages, settings=settings) if chat else None
     source = bulk.source
     with open_inputs(run, source, bulk.columns, watched=True) as (lines, ready, row_names):
         number = 1
         for chunk in chunks(lines, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):
             where = None if row_names is None else list(row_names)[-len(chunk) :]
             name = str(source or "standard input")
-            prompts, error = read_inputs(model, chunk, name=name, first=number, row_names=where)
-            _print_texts(model, prompts, settings, samples=samples, seed=seed, as_json=as_json)
+            prompts, error = read_inputs(model, chunk, name=name, first=number, row_names=where, read=read)
+            _print_texts(model, prompts, settings, samples=samples, seed=seed, as_json=as_json, chat=chat)
             if error is not None:
                 raise error
             number += len(chunk)
 
 
 def _print_texts(
-    model: Generator, prompts: list[str], settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
-) -> None:
+    model: Generator, prompts: list[Any], settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool,
+    chat: bool,
+) -> None:  # fmt: skip
     """Print the texts of the prompts, one per line and in order, each as soon as it is complete."""
     with open_output(None, None, job={}, resume=False) as lines:
-        for text in model.generate(prompts, settings, samples=samples, seed=seed):
+        texts = (model.replies if chat else model.generate)(prompts, settings, samples=samples, seed=seed)
+        for text in texts:
             reader_left()
             lines.write(model.write(text, json=as_json))

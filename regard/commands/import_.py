@@ -49,7 +49,7 @@ def import_(folder: Folder, run: New) -> None:
     if not folder.exists():
         help = "download the model first; the name of a model on a hub is not enough"
         raise ModelError(f"the folder {folder} does not exist", where=str(folder), help=help)
-    imported = import_folder(folder, run)
+    imported = import_folder(folder, run, log=print)
     plan = imported.read_plan()
     types = f", {pluralize(next(reversed(plan.spec.values())), 'piece')}" if plan else ""
     print(f"{run}: {imported.config.summary}{types}")

@@ -67,7 +67,9 @@ def base_layer(source: RunConfig, config: type[RunConfig], kind: str, start: Sta
             if isinstance(side, dict):
                 side.pop("from", None)
                 side.pop("frozen", None)
-    return TomlLayer(start.origin.run, nets | {"data": inherited}, {})
+    sections = {name: section for name in source.inherited_sections if (section := getattr(source, name)) is not None}
+    dumped = {name: section.model_dump(mode="json", exclude_none=True) for name, section in sections.items()}
+    return TomlLayer(start.origin.run, nets | {"data": inherited} | dumped, {})
 
 
 def _reading_tables(source: RunConfig, obstacle: str | None, kind: str, start: StartingPoint) -> dict[str, Any]:

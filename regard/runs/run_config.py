@@ -80,6 +80,7 @@ class RunConfig(BaseModel):
     metric_names: ClassVar[tuple[str, ...]] = ()  # values of train.best_by other than loss
     codec_keys: ClassVar[tuple[str, ...]] = ()  # keys of data that determine the encoding of examples
     inherited_keys: ClassVar[tuple[str, ...]] = ()  # further keys inherited from the starting point
+    inherited_sections: ClassVar[tuple[str, ...]] = ()  # optional sections inherited from the starting point
     chooses_baseline: ClassVar[bool] = False  # whether ``train.choose = "validation"`` is supported
     encoder_obstacle: ClassVar[str | None] = None  # why ``model.encoder.from`` is not supported; None if it is
 

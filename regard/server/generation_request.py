@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from regard.config.chat import Message
+from regard.inference.chat import NO_MORE
 from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
 from regard.server.batching.generating import Generating, NumberedStep, TextsRequest
@@ -41,6 +43,8 @@ class GenerationRequest:
         credentials: the credentials of the client.
         alternatives: see ``TextsRequest``.
         length_name: the name of the length in the interface, for errors.
+        messages: the conversation that the texts continue; None: they continue the prompts. The only prompt is then the
+            text of all messages, which is counted for the client.
     """
 
     prompts: list[str]
@@ -50,6 +54,7 @@ class GenerationRequest:
     credentials: Credentials
     alternatives: int = 0
     length_name: str = "length"
+    messages: Sequence[Message] | None = None
 
     async def open(self, service: Service) -> OpenedRequest:
         """Check the request and return it with its model; raise ApiError for an invalid request."""
@@ -65,9 +70,13 @@ class GenerationRequest:
         settings = await model.settings(
             self.settings, service.settings, seconds=service.settings.seconds, length_name=self.length_name
         )
+        if self.messages is None:
+            tokens, end = await model.tokens(self.prompts), NO_MORE
+        else:
+            conversation = await model.conversation(self.messages, settings)
+            tokens, end = [conversation.tokens], conversation.end
         request = TextsRequest(
-            await model.tokens(self.prompts), settings, self.samples, client, began + service.settings.seconds,
-            self.alternatives,
+            tokens, settings, self.samples, client, began + service.settings.seconds, self.alternatives, end
         )  # fmt: skip
         return OpenedRequest(service, self, model, request, key)
 

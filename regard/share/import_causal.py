@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.config.chat import ChatConfig
 from regard.config.settings import TrainConfig
 from regard.core import atomic_files
+from regard.core.task import Report
 from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError
 from regard.runs import checkpoint
@@ -25,6 +27,7 @@ from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import sketch
 from regard.share.causal_family import CausalFamily, CausalSettings, Packing
 from regard.share.causal_vocabulary import CausalVocabulary, read_vocabulary
+from regard.share.chat_template import read_chat
 from regard.share.foreign_tensors import ForeignTensors, open_tensors
 from regard.share.gpt2 import GPT2
 from regard.share.gpt_neox import GPT_NEOX
@@ -37,13 +40,14 @@ FAMILIES = {family.kind: family for family in (LLAMA, MISTRAL, QWEN2, GPT2, GPT_
 SMALL = 1 << 20
 
 
-def import_causal(folder: Path, path: Path, kind: str) -> RunFolder:
+def import_causal(folder: Path, path: Path, kind: str, log: Report | None = None) -> RunFolder:
     """Import the model of a folder as a run at ``path``, and return the run. A failure leaves nothing behind.
 
     Args:
         folder: the folder of the foreign model.
         path: the folder of the run.
         kind: a key of FAMILIES, the ``model_type`` of config.json.
+        log: reports a chat template that cannot be read.
 
     Raises:
         ModelError: the folder cannot be imported.
@@ -54,8 +58,9 @@ def import_causal(folder: Path, path: Path, kind: str) -> RunFolder:
     if (reason := next((why for why, holds in settings.reasons().items() if holds), None)) is not None:
         raise ModelError(f"this {family.architecture} cannot be imported", where=str(where), why=reason)
     vocabulary = read_vocabulary(folder, settings)
+    chat = read_chat(folder, vocabulary.tokenizer)
     with validation_as_model_error(where):
-        config = _config(path.name, settings, vocabulary)
+        config = _config(path.name, settings, vocabulary, chat.config)
     with open_tensors(folder) as tensors:
         model = _load(folder, family, settings, config, vocabulary, tensors)
     spec = {"types": len(vocabulary.rows)}
@@ -69,10 +74,14 @@ def import_causal(folder: Path, path: Path, kind: str) -> RunFolder:
         checkpoint.save(run.checkpoints, 0, {"model": dict(model.named_parameters())}, {}, keep=1)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         write_import_card(run, parameters=parameters, source=f"{family.architecture} in {folder.name}", path=path)
+    if chat.obstacle is not None and log is not None:
+        log(f"chat template not read: {chat.obstacle}; to chat, write a section [chat] into {path}/config.toml")
     return RunFolder.open(path)
 
 
-def _config(name: str, settings: CausalSettings, vocabulary: CausalVocabulary) -> LanguageModelConfig:
+def _config(
+    name: str, settings: CausalSettings, vocabulary: CausalVocabulary, chat: ChatConfig | None
+) -> LanguageModelConfig:
     context = settings.context
     values: dict[str, Any] = {
         "format": FORMAT,
@@ -90,7 +99,7 @@ def _config(name: str, settings: CausalSettings, vocabulary: CausalVocabulary) -
         },
         "train": {"batch_tokens": max(TrainConfig().batch_tokens, context)},
     }
-    return LanguageModelConfig.model_validate(values)
+    return LanguageModelConfig.model_validate(values | ({} if chat is None else {"chat": chat}))
 
 
 def _load(

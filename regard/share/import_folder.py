@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.core.task import Report
 from regard.errors import ModelError
 from regard.runs.run_folder import RunFolder
 from regard.share.import_causal import FAMILIES, import_causal
@@ -44,12 +45,13 @@ TOOLKITS = {  # the first whose files a folder has
 }
 
 
-def import_folder(folder: Path, path: Path) -> RunFolder:
+def import_folder(folder: Path, path: Path, log: Report | None = None) -> RunFolder:
     """Import the model of a folder as a run at ``path``, and return the run. A failure leaves nothing behind.
 
     Args:
         folder: the folder, or a checkpoint of a translation toolkit in its folder.
         path: the new run.
+        log: reports a part of the model that is not imported.
 
     Raises:
         ModelError: the folder cannot be imported.
@@ -63,7 +65,7 @@ def import_folder(folder: Path, path: Path) -> RunFolder:
         return toolkit.read(folder, path, checkpoint or _best(folder, toolkit))
     kind = json_of(where, SMALL).get("model_type")
     if isinstance(kind, str) and kind in FAMILIES:
-        return import_causal(folder, path, kind)
+        return import_causal(folder, path, kind, log)
     if isinstance(kind, str) and kind in ENCODERS:
         return import_encoder(folder, path, kind)
     if kind != "marian":

@@ -52,7 +52,8 @@ def _file_inputs(
         return
     rows = [*(read_row_inputs(run, file, columns) if has_rows(file) else _numbered(file))]
     names, lines = [name for name, _ in rows], [line for _, line in rows]
-    inputs, failure = read_inputs(model, lines, name=str(file), row_names=names, embedding=embedding)
+    read = model.read_for_embedding if embedding else None
+    inputs, failure = read_inputs(model, lines, name=str(file), row_names=names, read=read)
     if failure is not None:
         raise failure
     yield from inputs

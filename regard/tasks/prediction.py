@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from regard.core.predictor import Predictor, settings_of_call
@@ -29,7 +29,7 @@ def read_inputs(
     name: str,
     first: int = 1,
     row_names: Sequence[str] | None = None,
-    embedding: bool = False,
+    read: Callable[[str], Any] | None = None,
 ) -> tuple[list[Any], Any]:
     """Parse the inputs of lines up to the first invalid one.
 
@@ -39,13 +39,13 @@ def read_inputs(
         name: the name of the file, for errors.
         first: the number of the first line.
         row_names: the name of each row, for errors; replaces ``name`` and ``first``.
-        embedding: whether the inputs are for ``Predictor.embed``.
+        read: parses a line; None: ``Predictor.read``.
 
     Returns:
         The valid inputs, and the error of the first invalid line or None.
     """
     inputs: list[Any] = []
-    read = predictor.read_for_embedding if embedding else predictor.read
+    read = read or predictor.read
     for number, line in enumerate(lines):
         where = f"{name}:{first + number}" if row_names is None else row_names[number]
         try:

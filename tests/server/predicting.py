@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from regard.config.chat import ChatConfig
 from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.errors import DataError
@@ -37,10 +38,14 @@ def dumps(found: Any) -> str:
     return json.dumps(found)
 
 
-def book(name: str = "book", *, waiting: int = 256, rows: int = 8, **model: Any) -> ServedModel:
-    """Of the letters a to g and the newline, with 12 tokens of context; 30 tokens of length unless asked."""
+def book(name: str = "book", *, waiting: int = 256, rows: int = 8, chats: bool = True, **model: Any) -> ServedModel:
+    """Of the letters a to g and the newline, with 12 tokens of context; 30 tokens of length unless asked.
+
+    ``chats``: its conversations have a line for each message.
+    """
     made = generator(**model)
-    found = Book(made.model, made.tokenizer, made.settings, context=made.context)
+    chat = ChatConfig(user="{text}\n", assistant="{text}\n") if chats else None
+    found = Book(made.model, made.tokenizer, made.settings, context=made.context, chat=chat)
     return ServedModel(
         name, task="language-model", serves={"generate"}, load_predictor=lambda: found, settings=found.settings,
         limits=Limits(rows=rows, waiting=waiting, patience=0, shares=True), threads=1,

@@ -34,6 +34,7 @@ def test_nothing_that_is_asked_breaks_the_server() -> None:
         "/v1/predict",
         "/v1/generate",
         "/v1/completions",
+        "/v1/chat/completions",
         "/v1/inspect",
         "/v1/score",
         "/translate",

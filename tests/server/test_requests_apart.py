@@ -104,6 +104,7 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "generate": ("/v1/generate", {"prompt": "a", "model": "book"}, "prompt"),
     "generate, streamed": ("/v1/generate", {"prompt": "a", "model": "book", "stream": True}, "prompt"),
     "complete": ("/v1/completions", {"prompt": "a", "model": "book"}, "prompt"),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "model": "book"}, "messages"),
     "embed": ("/v1/embeddings", {"input": ["a"], "model": "book"}, "input"),
     "forecast": ("/v1/forecast", {"table": "date,load\n2020-01-01,3", "model": "series"}, "table"),
     "inspect": ("/v1/inspect", {"text": "1 2", "model": "mean"}, "text"),

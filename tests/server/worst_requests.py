@@ -135,8 +135,15 @@ def _other_tasks(text: int, body: int) -> list[WorstRequest]:
         _json("completions", "/v1/completions", generation),
         _json("completions, echo", "/v1/completions", generation | {"prompt": prompt[:text // 4], "echo": True}),
         _json("completions, stream", "/v1/completions", generation | {"echo": True, "stream": True}),
+        _json("chat", "/v1/chat/completions", _chat(["abcdefg"])),
+        _json("chat of many messages", "/v1/chat/completions", _chat([""] * body // 50 | 1)),
         _json("inspection", "/v1/inspect", {"model": "mean", "text": repeated("1 ", min(text, 1_000))}),
     ]  # fmt: skip
+
+
+def _chat(texts: list[str]) -> dict[str, Any]:
+    messages = [{"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(texts)]
+    return {"model": "book", "messages": messages, "max_tokens": 50, "seed": 1}
 
 
 def _invalid(body: int) -> list[WorstRequest]:
@@ -149,7 +156,8 @@ def _invalid(body: int) -> list[WorstRequest]:
             for path, field in (
                 ("/v1/translate", "text"), ("/v1/stream", "text"), ("/v1/predict", "inputs"), ("/v1/score", "targets"),
                 ("/v1/generate", "prompt"), ("/v1/generate", "stop"), ("/v1/completions", "prompt"),
-                ("/v1/completions", "stop"), ("/v1/inspect", "force"), ("/v1/inspect", "include"),
+                ("/v1/completions", "stop"), ("/v1/chat/completions", "messages"), ("/v1/inspect", "force"),
+                ("/v1/inspect", "include"),
                 ("/translate", "q"), ("/v2/translate", "text"),
             )
         ),

@@ -57,14 +57,14 @@ def tokenizer_json(specials: list[str]) -> str:
     return str(library.to_str())
 
 
-def folder_of(kind: str, folder: Path, **saving: Any) -> Any:
-    """Write a tiny model of random weights with a tokenizer; returns the model."""
+def folder_of(kind: str, folder: Path, extra: list[str] | None = None, **saving: Any) -> Any:
+    """Write a tiny model of random weights with a tokenizer; returns the model. ``extra``: added pieces."""
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
     name, sizes = KINDS[kind]
-    specials = [EOT] if name in ("GPT2", "GPTNeoX") else ["<begin>", EOT]
+    specials = (extra or []) + ([EOT] if name in ("GPT2", "GPTNeoX") else ["<begin>", EOT])
     text = tokenizer_json(specials)
     pieces = max(json.loads(text)["model"]["vocab"].values()) + 1 + len(specials)
-    symbols = {"eos_token_id": pieces - 1, "bos_token_id": pieces - len(specials), "pad_token_id": None}
+    symbols = {"eos_token_id": pieces - 1, "bos_token_id": pieces - len(specials[-2:]), "pad_token_id": None}
     config = getattr(transformers, f"{name}Config")(**sizes, **symbols, vocab_size=pieces + 3)
     torch.manual_seed(3)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from regard.data.foreign_errors import foreign_errors, is_foreign
@@ -174,6 +176,45 @@ class HuggingFaceTokenizer(Tokenizer):
         with foreign_errors(FAILED, None, error=ModelError):
             encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
         return [[piece if piece > END else plain[piece] for piece in line.ids] for line in encoded]
+
+    @cached_property
+    def _added(self) -> frozenset[int]:
+        """The ids of the special pieces and of all other pieces that were added to the vocabulary."""
+        return frozenset({*range(END + 1), *self._library.get_added_tokens_decoder()})
+
+    @cached_property
+    def _plain(self) -> Any:
+        """The library's tokenizer in which all added pieces are special, which the library can encode as text."""
+        from tokenizers import Tokenizer as Library
+
+        document = json.loads(rebuild(self._model))
+        added = [token | {"special": True} for token in document["added_tokens"]]
+        library = Library.from_str(json.dumps(document | {"added_tokens": added}, ensure_ascii=False))
+        library.encode_special_tokens = True
+        return library
+
+    @cached_property
+    def _recognizing(self) -> Any:
+        """The library's tokenizer that recognizes the added pieces in a text."""
+        from tokenizers import Tokenizer as Library
+
+        return Library.from_str(rebuild(self._model))
+
+    def encode_plain(self, text: str) -> list[int]:
+        with foreign_errors(FAILED, None, error=ModelError):
+            ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        # A piece of the vocabulary may spell a special one, and a tokenizer that does not split words may find it.
+        return [UNKNOWN if piece in self._added else piece for piece in ids]
+
+    def split_specials(self, text: str) -> list[str | int]:
+        with foreign_errors(FAILED, None, error=ModelError):
+            encoding = self._recognizing.encode(text, add_special_tokens=False)
+        parts, end = list[str | int](), 0
+        for piece, (first, last) in zip(encoding.ids, encoding.offsets, strict=True):
+            if piece in self._added and last > first:
+                parts += [text[end:first], piece] if first > end else [piece]
+                end = last
+        return [*parts, text[end:]] if text[end:] or not parts else parts
 
     def _unknown(self, line: str) -> list[str]:
         with foreign_errors(FAILED, None, error=ModelError):

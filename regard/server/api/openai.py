@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from regard.config.search_requests import GenerateRequest
-from regard.config.search_settings import GenerationSettings
-from regard.config.setting_models import request_model
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
-from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings, json_response
+from regard.server.api.json_route import JsonRoute, Strings, json_response
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
+from regard.server.api.openai_chat import ChatAnswer, ChatCompletion, ChatRequest
+from regard.server.api.openai_sampling import SamplingRequest, as_list
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError
 from regard.server.generation_request import GenerationRequest, OpenedRequest, StartedSteps
@@ -23,54 +22,25 @@ from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TokenScore
 
-PATH, TRANSCRIPTIONS, EMBEDDINGS = "/v1/completions", "/v1/audio/transcriptions", "/v1/embeddings"
+PATH, CHAT = "/v1/completions", "/v1/chat/completions"
+TRANSCRIPTIONS, EMBEDDINGS = "/v1/audio/transcriptions", "/v1/embeddings"
 CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 413, 429, 500, 503)
 }
-EQUAL = ("top_p", "presence_penalty", "frequency_penalty", "seed")  # same names and bounds as in GenerateRequest
-Stop = Annotated[str, Field(min_length=1, max_length=200)]
-
-if TYPE_CHECKING:
-    EqualSettings = BaseModel
-else:
-    EqualSettings = request_model(GenerationSettings, only=EQUAL, base=BaseModel)
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-class StreamOptions(BaseModel):
-    """Options of a stream."""
-
-    include_usage: bool | None = Field(None, description="Send the numbers of tokens at the end.")
-
-
-class CompletionRequest(EqualSettings):
+class CompletionRequest(SamplingRequest):
     """Request for completions. Other settings of `/v1/generate` (`top_k`, `min_p`, …) are also accepted."""
 
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-    prompt: Annotated[Strings, BeforeValidator(_as_list)] = Field([""], description="One prompt or a list of prompts.")
-    model: str | None = Field(None, description="Name of the model; left out: the first language model.")
+    prompt: Annotated[Strings, BeforeValidator(as_list)] = Field([""], description="One prompt or a list of prompts.")
     max_tokens: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         None, description="Maximum number of tokens, 16 by default; 0 with `echo` returns only the prompt."
-    )
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        None, description="Temperature of sampling; 0 always chooses the most probable token."
-    )
-    n: Annotated[int, Field(ge=1, le=128)] | None = None
-    stop: Annotated[list[Stop], Field(max_length=4), FIRST_ERROR, BeforeValidator(_as_list)] | None = Field(
-        None, description="String that ends a text, or a list of at most 4; not included in the text."
     )
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = Field(
         None, description="Number of most probable tokens to return for each step, with log probabilities."
     )
     echo: bool | None = Field(None, description="Include the prompt in each text.")
-    stream: bool | None = Field(None, description="Send the texts while they are generated, as server-sent events.")
-    stream_options: StreamOptions | None = None
-    user: str | None = Field(None, description="Not used.")
     best_of: Annotated[int, Field(ge=1, lt=2**31)] | None = Field(None, description="Must equal `n`.")
     suffix: str | None = Field(None, description="Not supported.")
     logit_bias: dict[str, Any] | None = Field(None, description="Not supported.")
@@ -92,21 +62,16 @@ class CompletionRequest(EqualSettings):
             raise ApiError(400, "Invalid request: best_of must equal n: selecting the best texts is not supported")
         if self.max_tokens == 0 and not self.echo:
             raise ApiError(400, "Invalid request: max_tokens = 0 requires echo")
-        foreign = (self.model_extra or {}).keys() - (GenerateRequest.model_fields.keys() - {"length"})
-        if foreign:
-            raise ApiError(400, f"Invalid request: Unrecognized request argument supplied: {min(foreign)[:40]}")
+        self.refuse_unknown()
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of generation, by the names of ``GenerateRequest``."""
-        settings = {name: getattr(self, name) for name in ("temperature", *EQUAL)} | (self.model_extra or {})
-        if self.temperature == 0:
-            settings |= {"temperature": None, "greedy": True}
-        return settings | {"stop": self.stop, "length": (16 if self.max_tokens is None else self.max_tokens) or 1}
+        return self.sampling() | {"length": (16 if self.max_tokens is None else self.max_tokens) or 1}
 
 
 def handles(path: str) -> bool:
     """Return whether a path belongs to this interface."""
-    return path in (PATH, TRANSCRIPTIONS, EMBEDDINGS)
+    return path in (PATH, CHAT, TRANSCRIPTIONS, EMBEDDINGS)
 
 
 def error_response(error: ApiError) -> JSONResponse:
@@ -123,7 +88,7 @@ def error_body(error: ApiError, status: int) -> dict[str, Any]:
 
 
 def router(service: Service) -> APIRouter:
-    """Return the route that completes prompts."""
+    """Return the routes that complete prompts and conversations."""
     routes = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
 
     @routes.post(PATH, response_model=Completion, responses=RESPONSES | {200: EVENT_STREAM})
@@ -138,13 +103,29 @@ def router(service: Service) -> APIRouter:
         scores = await unless_disconnected(request, _prompt_scores(body, opened))
         answer = Answer(
             opened, echo=bool(body.echo), logprobs=body.logprobs, prompt_scores=scores,
-            include_usage=bool(body.stream and body.stream_options and body.stream_options.include_usage),
+            include_usage=body.usage_at_end,
         )  # fmt: skip
         if not body.stream:
             texts = await unless_disconnected(request, opened.whole()) if body.max_tokens != 0 else None
             return await off_loop(lambda: json_response(answer.whole(texts)))
         started = await unless_disconnected(request, opened.start()) if body.max_tokens != 0 else None
         return EventStream(_events(started, answer), source=started and started.rest, seconds=opened.seconds + 1)
+
+    @routes.post(CHAT, response_model=ChatCompletion, responses=RESPONSES | {200: EVENT_STREAM})
+    async def chat_completions(body: ChatRequest, request: Request) -> Any:
+        """Reply to a conversation, for clients of OpenAI's chat completions."""
+        messages = await off_loop(body.checked)
+        generation = GenerationRequest(
+            ["".join(message.text for message in messages)], body.model, body.settings(), body.n or 1,
+            credentials(request, "Bearer"), length_name=body.length_name, messages=messages,
+        )  # fmt: skip
+        opened = await generation.open(service)
+        answer = ChatAnswer(opened, stream=bool(body.stream), include_usage=body.usage_at_end)
+        if not body.stream:
+            texts = await unless_disconnected(request, opened.whole())
+            return await off_loop(lambda: json_response(answer.whole(texts)))
+        started = await unless_disconnected(request, opened.start())
+        return EventStream(_events(started, answer), source=started.rest, seconds=opened.seconds + 1)
 
     return routes
 
@@ -171,7 +152,7 @@ def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: A
     return scores
 
 
-async def _events(started: StartedSteps | None, answer: Answer) -> AsyncGenerator[str, None]:
+async def _events(started: StartedSteps | None, answer: Answer | ChatAnswer) -> AsyncGenerator[str, None]:
     """Yield an event for each part of a text, for the usage if requested, for an error, and for the end."""
     for first in await off_loop(lambda: list(map(event, answer.prompt_chunks(ended=started is None)))):
         yield first

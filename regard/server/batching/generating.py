@@ -9,8 +9,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
+from regard.config.chat import Message
 from regard.config.search_requests import GenerateRequest
 from regard.errors import ConfigError
+from regard.inference.chat import NO_MORE, Conversation, ReplyEnd
 from regard.inference.search_model import SearchInput
 from regard.search.contract import Hypothesis
 from regard.server.api_error import ApiError, public_message
@@ -35,6 +37,7 @@ class TextsRequest(NamedTuple):
         client: the name of the client in the queue.
         deadline: the deadline on ``time.monotonic``.
         alternatives: the number of most probable tokens to report with each step.
+        end: further tokens and texts that end a text.
     """
 
     prompts: Sequence[list[int]]
@@ -43,6 +46,7 @@ class TextsRequest(NamedTuple):
     client: str
     deadline: float
     alternatives: int = 0
+    end: ReplyEnd = NO_MORE
 
 
 class Generating:
@@ -90,6 +94,14 @@ class Generating:
         generator, _ = self.served.start()
         try:
             return await off_loop(lambda: [generator.tokens(prompt) for prompt in prompts])
+        except ConfigError as error:
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+
+    async def conversation(self, messages: Sequence[Message], settings: GenerateRequest) -> Conversation:
+        """Return the tokens of a conversation; raise ApiError if the model cannot reply to it."""
+        generator, _ = self.served.start()
+        try:
+            return await off_loop(lambda: generator.conversation(messages, generator.requested(settings)))
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
@@ -144,7 +156,8 @@ class _Texts:
         if 1 < settings.beam < request.samples:
             what = f"a beam of width {settings.beam} finds at most {settings.beam} texts per prompt"
             raise ApiError(400, f"Invalid request: {what}")
-        self._search, self._on_step, self._by_beam = generator.text_search(settings), on_step, settings.beam > 1
+        self._search = generator.text_search(settings, end=request.end)
+        self._on_step, self._by_beam = on_step, settings.beam > 1
         self._steps: list[list[TextStep]] = [[] for _ in range(len(request.prompts) * request.samples)]
         inputs = map(SearchInput, request.prompts)
         if self._by_beam:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from regard.config.chat import ChatConfig
 from regard.config.explain import InvalidCombination
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting_models import config_model
@@ -150,10 +151,12 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     metric_names: ClassVar[tuple[str, ...]] = ("perplexity", "nats_per_frame")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
     inherited_keys: ClassVar[tuple[str, ...]] = ("context",)
+    inherited_sections: ClassVar[tuple[str, ...]] = ("chat",)
 
     data: TextDataConfig
     model: CausalModelConfig = CausalModelConfig()
     generate: GenerateConfig = GenerateConfig()
+    chat: ChatConfig | None = Field(None, description="text form of conversations; unset: the model takes prompts only")
 
     @property
     def search_settings(self) -> ChoiceConfig:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from json import dumps
 from typing import Any, Self, overload
@@ -12,31 +11,27 @@ from typing import Any, Self, overload
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import ValidationError
 
 from regard.baselines.ngrams import NgramBaseline
-from regard.config.explain import explain
+from regard.config.chat import ChatConfig
 from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
 from regard.core.observation import Alternative, Influence, Observation, with_attributes
-from regard.core.predictor import Predictor, require_texts
+from regard.core.predictor import require_texts
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
-from regard.core.untrusted_files import shortened
 from regard.data.packs import PackExamples
-from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError
-from regard.inference.causal_decoding import causal_decoder, has_bounded_context, possible_engine
+from regard.inference.causal_decoding import possible_engine
 from regard.inference.decoding import Engine
-from regard.inference.interpolated_model import InterpolatedModel
-from regard.inference.prompt_decoding import DecodedModel, PromptDecoding
-from regard.inference.run_search import require_seed
 from regard.inference.search_model import SearchInput
 from regard.inference.states import cut_after, grouped, pooled, sequence_states
 from regard.models.language_model import LanguageModel
 from regard.search.contract import Hypothesis
+from regard.tasks.language_model.chat_sampler import ChatSampler
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.influence import token_influences
 from regard.tasks.language_model.next_tokens import next_tokens
@@ -52,10 +47,9 @@ from regard.tasks.language_model.scoring import (
     window_scores,
 )
 from regard.tasks.language_model.text_listener import Generated, GeneratedPiece, TokenScore, generated, texts_in_order
-from regard.tasks.language_model.text_search import TextSearch
 
 
-class Generator(Predictor[Generated]):
+class Generator(ChatSampler):
     """Predictor that continues texts, safe to call from several threads.
 
     Scores always use the model itself.
@@ -70,6 +64,7 @@ class Generator(Predictor[Generated]):
             tokens.
         ngrams: all probabilities are those of the interpolation with them (``models.ngram_gate``); None: those of the
             model.
+        chat: the chat template; None: conversations are refused.
     """
 
     def __init__(
@@ -82,9 +77,10 @@ class Generator(Predictor[Generated]):
         engine: Engine | None = None,
         carried: bool = False,
         ngrams: NgramBaseline | None = None,
+        chat: ChatConfig | None = None,
     ) -> None:
         self.model, self.tokenizer, self.ngrams = model.eval(), tokenizer, ngrams
-        self.settings, self.context, self.carried = settings, context, carried
+        self.settings, self.context, self.carried, self.chat_config = settings, context, carried, chat
         self.device = model.head.weight.device
         self.engine = possible_engine(model, engine)
 
@@ -92,18 +88,6 @@ class Generator(Predictor[Generated]):
     def labels(self) -> tuple[str, ...]:
         """All pieces of the vocabulary, which are the targets of an evaluation."""
         return tuple(self.tokenizer.pieces(range(len(self.tokenizer))))
-
-    @cached_property
-    def decoding(self) -> PromptDecoding:
-        """Model in the layout of the engine, built on first use."""
-        model, endless = causal_decoder(self.model, self.engine), self.carried or has_bounded_context(self.model)
-        context = None if endless else self.context
-        return PromptDecoding(self._mixed(model), context=context, types=len(self.tokenizer), device=self.device)
-
-    def _mixed(self, model: DecodedModel) -> DecodedModel:
-        """Return a form of the model interpolated with the n-grams, if there are any."""
-        gate = self.model.gate
-        return model if self.ngrams is None or gate is None else InterpolatedModel(model, self.ngrams, gate)
 
     @overload
     def __call__(self, inputs: str | bytes = "", **settings: Any) -> Generated: ...
@@ -181,7 +165,8 @@ class Generator(Predictor[Generated]):
         Raises:
             ConfigError: the vocabulary cannot encode a prompt; raised before generation begins.
         """
-        pieces = self._pieces(prompts, settings, samples=samples, seed=seed, greedy=greedy)
+        tokens = [self.tokens(prompt) for prompt in prompts]
+        pieces = self.pieces_after(tokens, settings, samples=samples, seed=seed, greedy=greedy)
         return texts_in_order(prompts, samples, pieces)
 
     def read(self, line: str) -> str:
@@ -228,7 +213,7 @@ class Generator(Predictor[Generated]):
         Raises:
             ConfigError: the vocabulary cannot encode the prompt, or the seed is invalid; raised by this call.
         """
-        pieces = self._pieces([prompt], settings, samples=1, seed=seed, greedy=greedy)
+        pieces = self.pieces_after([self.tokens(prompt)], settings, samples=1, seed=seed, greedy=greedy)
         return (generated(prompt, piece, 0) for piece in pieces)
 
     def stream_samples(
@@ -238,19 +223,7 @@ class Generator(Predictor[Generated]):
 
         Every token yields a piece, which is empty if the token completes no text. Raises ConfigError like ``stream``.
         """
-        return self._pieces([prompt], settings, samples=count, seed=seed, greedy=greedy)
-
-    def _pieces(
-        self, prompts: Sequence[str], settings: GenerateConfig, *, samples: int, seed: int | None, greedy: bool
-    ) -> Iterator[GeneratedPiece]:
-        if not isinstance(greedy, bool):
-            raise ConfigError(f"invalid greedy {shortened(repr(greedy))}", where="greedy", why="expected true or false")
-        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-            raise ConfigError(f"invalid samples {shortened(repr(samples))}", where="samples", why="the minimum is 1")
-        settings = settings.greedy() if greedy else settings
-        tokens = [self.tokens(prompt) for prompt in prompts]
-        search = self.text_search(settings, seed)
-        return search.beams(tokens, samples) if settings.beam > 1 else search.rows(tokens, samples)
+        return self.pieces_after([self.tokens(prompt)], settings, samples=count, seed=seed, greedy=greedy)
 
     @torch.no_grad()
     def score(
@@ -330,11 +303,6 @@ class Generator(Predictor[Generated]):
         """Return the output of a search (``inference.search_model.Searches``)."""
         return generated(prompt, self.text_search(settings).whole(0, hypotheses[0][0]), 0)
 
-    def text_search(self, settings: GenerateConfig, seed: int | None = None) -> TextSearch:
-        """Return a text search with this seed, by default the seed of the settings, or a random one without it."""
-        seed = settings.seed if seed is None else require_seed(seed)
-        return TextSearch(self.decoding, self.tokenizer, settings, secrets.randbits(63) if seed is None else seed)
-
     @property
     def interface(self) -> PredictorInterface:
         """Settings of a request and interruptible generation, for servers."""
@@ -355,10 +323,6 @@ class Generator(Predictor[Generated]):
         """Return the most probable next tokens under the settings of a request (``next_tokens``)."""
         return next_tokens(self.decoding, self.tokenizer, self.tokens(prompt), self.requested(request))
 
-    def tokens(self, prompt: str) -> list[int]:
-        """Return BEGIN and the tokens of a prompt; ConfigError if the vocabulary cannot encode it."""
-        return [BEGIN, *self._encode(prompt)]
-
     @torch.no_grad()
     def token_scores(
         self, tokens: Sequence[int], alternatives: int = 0, interrupted: Callable[[], bool] = not_interrupted
@@ -374,23 +338,3 @@ class Generator(Predictor[Generated]):
             PredictionInterrupted: ``interrupted`` returned True.
         """
         return token_scores(self.decoding, tokens, alternatives, self.device, interrupted)
-
-    def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
-        """Return the settings of the model with these overrides; ConfigError for invalid values."""
-        try:
-            return GenerateConfig.model_validate({**self.settings.model_dump(), **options})
-        except ValidationError as error:
-            raise explain(error, GenerateConfig, (), ()) from error
-
-    def _encode(self, text: str) -> list[int]:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            why = f"U+{ord(text[error.start]):04X} is half of a surrogate pair, which is not valid Unicode"
-            raise ConfigError("the model cannot encode the prompt", why=why) from error
-        tokens = self.tokenizer.encode(text)
-        if UNKNOWN in tokens:
-            unknown = ", ".join(map(repr, dict.fromkeys(self.tokenizer.unknown(text))))
-            why = f"its vocabulary has no piece for {unknown}"
-            raise ConfigError("the model cannot encode the prompt", why=why, help="remove these characters")
-        return tokens

@@ -249,6 +249,7 @@ def _predictor(
     return Generator(
         cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine,
         carried=config.data.order == "lanes", ngrams=codecs.wide,
+        chat=config.chat,
     )  # fmt: skip
 
 

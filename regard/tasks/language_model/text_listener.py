@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from regard.data.tokenizers.tokenizer import END, Tokenizer
+from regard.inference.chat import NO_MORE, ReplyEnd
 from regard.inference.spelling import Spelling
 from regard.search.rows import TokenListener
 from regard.tasks.language_model.config import GenerateConfig
@@ -109,6 +110,7 @@ class TextListener(TokenListener):
         settings: GenerateConfig,
         on_step: Callable[[TextStep], None],
         alternatives: int = 0,
+        end: ReplyEnd = NO_MORE,
     ) -> None:
         """Create a listener.
 
@@ -118,22 +120,25 @@ class TextListener(TokenListener):
             settings: stop strings and length.
             on_step: called with each token and the text that it completes.
             alternatives: number of most probable tokens that are reported for each token.
+            end: further tokens and texts that end the text.
         """
         self.number, self.alternatives = number, alternatives
         self._limit, self._on_step = settings.length, on_step
-        self._spelling = Spelling(tokenizer, settings.stop)
+        self._ends = end.tokens | {END}
+        self._spelling = Spelling(tokenizer, (*settings.stop, *end.texts))
         self._total = 0.0
 
     def add(self, token: int, log_probability: float, alternatives: Sequence[tuple[int, float]] = ()) -> bool:
         """Add the next token; return True if the text ends with it."""
         self._total += log_probability
-        text = "" if token == END else self._spelling.add(token)
+        ended = token in self._ends
+        text = "" if ended else self._spelling.add(token)
         reason: FinishReason | None = None
         if self._spelling.stopped:
             reason = "stop"
-        elif token == END or self.count >= self._limit:
-            text += self._spelling.rest(halves=token == END)
-            reason = "stop" if self._spelling.stopped else "end" if token == END else "length"
+        elif ended or self.count >= self._limit:
+            text += self._spelling.rest(halves=ended)
+            reason = "stop" if self._spelling.stopped else "end" if ended else "length"
         piece = GeneratedPiece(self.number, text, reason, self._total, self.count)
         self._on_step(TextStep(piece, TokenScore(token, log_probability, alternatives)))
         return reason is not None

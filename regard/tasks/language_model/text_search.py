@@ -7,6 +7,7 @@ from itertools import product
 
 from regard.data.tokenizers.tokenizer import END, Tokenizer
 from regard.errors import ConfigError
+from regard.inference.chat import NO_MORE, ReplyEnd
 from regard.inference.run_search import run_search
 from regard.inference.search_model import SearchInput, SearchModel
 from regard.search.contract import Hypothesis
@@ -18,10 +19,21 @@ ROWS = 64  # maximum number of texts in one search
 
 
 class TextSearch:
-    """Search with one model, settings and a seed; texts are numbered by prompt, then by sample."""
+    """Search with one model, settings and a seed; texts are numbered by prompt, then by sample.
 
-    def __init__(self, decoding: SearchModel, tokenizer: Tokenizer, settings: GenerateConfig, seed: int) -> None:
-        self.decoding, self.tokenizer, self.settings, self.seed = decoding, tokenizer, settings, seed
+    Args:
+        decoding: the model.
+        tokenizer: its tokenizer.
+        settings: settings of generation.
+        seed: seed of sampling.
+        end: see ``TextListener``; for a search by rows.
+    """
+
+    def __init__(
+        self, decoding: SearchModel, tokenizer: Tokenizer, settings: GenerateConfig, seed: int,
+        end: ReplyEnd = NO_MORE,
+    ) -> None:  # fmt: skip
+        self.decoding, self.tokenizer, self.settings, self.seed, self.end = decoding, tokenizer, settings, seed, end
 
     def rows(self, prompts: Sequence[list[int]], samples: int) -> Iterator[GeneratedPiece]:
         """Yield pieces of all texts while their tokens are selected."""
@@ -80,6 +92,6 @@ class TextSearch:
             on_step: called with each token of the text.
             alternatives: number of most probable tokens that are reported for each token.
         """
-        listener = TextListener(number, self.tokenizer, self.settings, on_step, alternatives)
+        listener = TextListener(number, self.tokenizer, self.settings, on_step, alternatives, self.end)
         draws = [Draws(self.seed, sample, tokens)] if self.settings.draw_temperature is not None else []
         return SearchInput(tokens, draws=draws, listeners=[listener])
