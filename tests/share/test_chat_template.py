@@ -13,10 +13,12 @@ from regard.commands.import_ import import_
 from regard.config.chat import ChatConfig, Message, require_messages
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer, TokenizerConfig
 from regard.errors import ConfigError
-from regard.inference.chat import ChatEncoder
+from regard.inference.chat import ChatEncoder, ReplyEnd
 from regard.share.chat_template import derive, read_chat
 from regard.share.import_folder import import_folder
 from regard.share.jinja_subset import WORK, Refused, Unsupported, parse, render
+from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.text_listener import TextListener, TextStep
 from tests.share.chat_templates import CHATML, MARKS, TEMPLATES
 from tests.share.test_causal_export import tokenizer_of
 from tests.share.test_causal_import import EOT, folder_of
@@ -151,15 +153,19 @@ def test_an_exception_of_the_template_is_told_apart() -> None:
 
 
 def chat_tokenizer(folder: Path) -> Tokenizer:
-    """An imported tokenizer with the marks as added pieces, half of which its file does not call special."""
+    """An imported tokenizer with the marks as added pieces."""
     return regard.load(imported(folder, CHATML), device="cpu").tokenizer
 
 
-def imported(folder: Path, template: str, begins: bool = True) -> Path:
-    """A run of a tiny model of transformers with marks and a template."""
+def imported(folder: Path, template: str) -> Path:
+    """A run of a tiny model of transformers with marks and a template; its file does not call all marks special."""
     folder_of("llama", folder / "theirs", extra=list(MARKS))
+    document = json.loads((folder / "theirs" / "tokenizer.json").read_text())
+    for token in document["added_tokens"]:
+        token["special"] = token["content"] not in ("<|im_start|>", "<|user|>", "[INST]")
+    (folder / "theirs" / "tokenizer.json").write_text(json.dumps(document))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOT, "chat_template": template}
-    settings |= {"bos_token": "<begin>"} if begins else {}
+    settings |= {"bos_token": "<begin>"}
     (folder / "theirs" / "tokenizer_config.json").write_text(json.dumps(settings))
     return import_folder(folder / "theirs", folder / "run").path
 
@@ -189,7 +195,7 @@ def test_a_message_contains_no_special_piece(tmp_path: Path) -> None:
     ours = generator._chat_encoder.conversation([Message("user", text)]).tokens
     special = marks | {BEGIN, END}
     assert [token for token in ours if token in special] == [token for token in plain if token in special]
-    assert len(ours) > len(plain) and tokenizer.decode(ours).count("<|im_end|>") == 1
+    assert len(ours) > len(plain) and text in tokenizer.decode(ours)
 
 
 def test_text_markers_in_a_message_are_refused() -> None:
@@ -215,9 +221,15 @@ def test_the_end_of_a_reply_is_its_first_special_piece(tmp_path: Path) -> None:
     assert end("###\n<|im_end|>").texts == ("###",) and end("\n\n").texts == ("\n\n",) and end("").texts == ()
 
 
-def test_import_names_the_template_that_it_cannot_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_token_ends_a_text_and_is_no_part_of_it(tmp_path: Path) -> None:
+    tokenizer, steps = chat_tokenizer(tmp_path), list[TextStep]()
+    mark, letter = (tokenizer.split_specials("<|im_start|>a")[number] for number in (0, 1))
+    listener = TextListener(0, tokenizer, GenerateConfig(), steps.append, end=ReplyEnd(frozenset({mark})))
+    assert [listener.add(token, -1.0) for token in (*tokenizer.encode_plain(letter), mark)] == [False, True]
+    assert [(step.piece.text, step.piece.finish_reason) for step in steps] == [("a", None), ("", "end")]
+
+
+def test_import_names_the_template_that_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = imported(tmp_path, "{% macro x() %}{% endmacro %}")
     assert regard.load(run, device="cpu").chat_config is None
     import_(tmp_path / "theirs", tmp_path / "again")
