@@ -43,10 +43,15 @@ class EdgeLayout:
     """The distinct edges of a graph sorted by query, then by key.
 
     ``pairs`` (2, edges): queries and keys, in any order; a repeated edge is one edge, as in a table of booleans.
-    ``source``: an index in ``pairs`` for each of the sorted edges.
+    ``source``: an index in ``pairs`` for each of the sorted edges. A trace has no data to sort: ``pairs`` are then
+    distinct edges in any order.
     """
 
     def __init__(self, pairs: Int[Tensor, "2 given"], queries: int, keys: int) -> None:
+        if torch.compiler.is_exporting():
+            self.queries, self.keys, (self.query, self.key) = queries, keys, pairs.unbind()
+            self.source = torch.arange(pairs.shape[1], device=pairs.device)
+            return
         if pairs.numel() and not (
             0 <= int(pairs.min()) and bool((pairs.amax(1) < pairs.new_tensor([queries, keys])).all())
         ):
@@ -225,6 +230,8 @@ def edge_sum(
     weight: Float[Tensor, "rows edges"], value: Float[Tensor, "rows keys width"], layout: EdgeLayout
 ) -> Float[Tensor, "rows queries width"]:
     """y_i = Σ_(i,j) w_ij v_j. Cost: rows · edges · width multiply-adds, forward; twice that, backward."""
+    if torch.compiler.is_exporting():
+        return _scattered_sum(weight[..., None] * value.index_select(1, layout.key), layout)
     stacked = layout.stacked(len(value))
     total: Tensor = _Sum.apply(weight.flatten(), value.flatten(0, 1), stacked)
     return total.unflatten(0, (len(value), layout.queries))
@@ -234,6 +241,8 @@ def edge_dot(
     query: Float[Tensor, "rows queries width"], key: Float[Tensor, "rows keys width"], layout: EdgeLayout
 ) -> Float[Tensor, "rows edges"]:
     """Return q_i · k_j of each edge."""
+    if torch.compiler.is_exporting():
+        return (query.index_select(1, layout.query) * key.index_select(1, layout.key)).sum(-1)
     stacked = layout.stacked(len(query))
     products: Tensor = _Dot.apply(query.flatten(0, 1), key.flatten(0, 1), stacked)
     return products.unflatten(0, (len(query), len(layout)))
@@ -243,6 +252,8 @@ def edge_gather(
     x: Float[Tensor, "rows columns width"], layout: EdgeLayout, end: int
 ) -> Float[Tensor, "rows edges width"]:
     """Return x of the query (``end`` 0) or of the key (``end`` 1) of each edge."""
+    if torch.compiler.is_exporting():
+        return x.index_select(1, (layout.query, layout.key)[end])
     stacked = layout.stacked(len(x))
     index = (stacked.query, stacked.key)[end]
     order = torch.arange(len(index), device=index.device) if end == 0 else stacked.by_key
@@ -253,10 +264,26 @@ def edge_gather(
 
 def edge_softmax(energy: Float[Tensor, "rows edges"], layout: EdgeLayout) -> Float[Tensor, "rows edges"]:
     """α_ij = exp e_ij / Σ_k exp e_ik over the edges of each query."""
+    if torch.compiler.is_exporting():
+        return _scattered_softmax(energy, layout)
     if not len(layout):
         return energy
     weight: Tensor = _Softmax.apply(energy.flatten(), layout.stacked(len(energy)))
     return weight.view_as(energy)
+
+
+def _scattered_sum(x: Float[Tensor, "rows edges width"], layout: EdgeLayout) -> Float[Tensor, "rows queries width"]:
+    """Return the sum over the edges of each query, by an operator that graphs of other runtimes have."""
+    index = layout.query[None, :, None].expand_as(x)
+    return x.new_zeros(x.shape[0], layout.queries, x.shape[2]).scatter_add(1, index, x)
+
+
+def _scattered_softmax(energy: Float[Tensor, "rows edges"], layout: EdgeLayout) -> Float[Tensor, "rows edges"]:
+    index = layout.query[None].expand_as(energy)
+    lowest = energy.new_full((energy.shape[0], layout.queries), -torch.inf)
+    weight = (energy - lowest.scatter_reduce(1, index, energy, "amax").gather(1, index)).exp()
+    total = _scattered_sum(weight[..., None], layout)[..., 0]
+    return weight / total.gather(1, index)
 
 
 def edge_weights(

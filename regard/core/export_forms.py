@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Literal
 
 
@@ -35,7 +36,19 @@ class CausalForm(ExportForm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderForm(ExportForm):
+class ForwardForm(ExportForm):
+    """A network whose outputs are a fixed function of one input: no search, and no state.
+
+    Attributes:
+        read: yields the inputs in a file as lines; None: each line of a file is an input.
+    """
+
+    noun = "a network with a fixed forward pass"
+    read: Callable[[Path], Iterator[str]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderForm(ForwardForm):
     """The encoder ``model.encoder`` of the config, and one linear output layer.
 
     The codecs have a ``tokenizer``; those of a ``sequence`` or of ``tokens`` also have a ``core.answer.TaskAnswer`` as

@@ -55,7 +55,8 @@ class SequenceClassifier(nn.Module):
             self.key, self.query = nn.Linear(encoder.width, encoder.width), nn.Linear(encoder.width, 1, bias=False)
 
     def forward(self, inputs: Shaped[Tensor, "rows length *features"], span: Span) -> Classified:
-        if self.window is not None and inputs.shape[1] > self.window:
+        # A trace has no branch on lengths: its graph divides every row, also one of a single window.
+        if self.window is not None and (torch.compiler.is_exporting() or inputs.shape[1] > self.window):
             pooled, weights = self._pool_windows(inputs, span, Windows(span.valid, self.window))
         else:
             encoded = self.encoder(inputs, span)

@@ -84,9 +84,9 @@ class PatchInput(Input):
         return projected
 
     def forward(self, inputs: Shaped[Tensor, "rows length *features"], span: Span) -> Embedded:
-        number = len(self.ranges(inputs.shape[1]))
+        number = self._number(inputs.shape[1])
         missing = self.patch + (number - 1) * self.stride - inputs.shape[1]
-        frames = pad(_masked(inputs, span.valid), (0, 0, 0, max(missing, 0)))
+        frames = pad(_masked(inputs, span.valid), (0, 0, 0, torch.sym_max(missing, 0)))
         patches = frames.unfold(1, self.patch, self.stride)[:, :number].transpose(2, 3).flatten(2)
         shorter = _shorter(span, self._valid(span.valid, number))
         return Embedded(self.embed(patches, shorter.position), shorter)
@@ -96,9 +96,13 @@ class PatchInput(Input):
         first_new = torch.arange(number - 1, device=valid.device) * self.stride + self.patch
         return torch.cat([valid[:, :1], valid[:, first_new]], 1)
 
+    def _number(self, length: int) -> int:
+        """Return the number of patches; in a trace, the length is a symbol."""
+        later: int = torch.sym_max(length - self.patch, 0)
+        return 1 + -(-later // self.stride)
+
     def ranges(self, length: int) -> list[tuple[int, int]]:
-        number = 1 + -(-max(length - self.patch, 0) // self.stride)
-        starts = range(0, number * self.stride, self.stride)
+        starts = range(0, self._number(length) * self.stride, self.stride)
         return [(start, min(start + self.patch, length)) for start in starts]
 
 

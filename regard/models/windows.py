@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
@@ -21,23 +22,27 @@ class Windows:
     def __init__(self, valid: Bool[Tensor, "rows length"], size: int) -> None:
         self.rows, self.length = valid.shape
         self.size, self.number = size, -(-self.length // size)
+        self.is_traced = torch.compiler.is_exporting()  # a traced graph also encodes windows of padding
         self.present = self._cut(valid).any(-1)  # (rows, windows): True if the window has a valid position
 
     def split(self, values: Shaped[Tensor, "rows length *features"]) -> Shaped[Tensor, "windows size *features"]:
         """Return the windows of all rows, one after the other; positions after the end of a row are 0."""
-        return self._cut(values)[self.present]
+        return self._cut(values).flatten(0, 1) if self.is_traced else self._cut(values)[self.present]
 
     def join(self, values: Float[Tensor, "windows size"]) -> Float[Tensor, "rows length"]:
         """Return the values of windows as rows, the inverse of ``split``; padding has 0."""
-        table = values.new_zeros(self.rows, self.number, self.size)
-        table[self.present] = values
-        return table.flatten(1)[:, : self.length]
+        return self._table(values).flatten(1)[:, : self.length]
 
     def add(self, vectors: Float[Tensor, "windows width"]) -> Float[Tensor, "rows width"]:
         """Return the sum of the vectors of each row's windows, in their order."""
-        table = vectors.new_zeros(self.rows, self.number, vectors.shape[-1])
-        table[self.present] = vectors
-        return table.sum(1)
+        return self._table(vectors).sum(1)
+
+    def _table(self, values: Float[Tensor, "windows features"]) -> Float[Tensor, "rows windows features"]:
+        if self.is_traced:
+            return values.view(self.rows, self.number, values.shape[-1])
+        table = values.new_zeros(self.rows, self.number, values.shape[-1])
+        table[self.present] = values
+        return table
 
     def _cut(self, values: Shaped[Tensor, "rows length *features"]) -> Shaped[Tensor, "rows windows size *features"]:
         missing = self.number * self.size - self.length

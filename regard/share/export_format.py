@@ -118,7 +118,9 @@ def export_format(name: str, config: Any, where: str) -> ExportFormat:
 def lines_to_compare(run: RunFolder, source: Path | None, limit: int) -> list[str]:
     """Return the first ``limit`` non-blank lines of a file or, for None, of the run's own data."""
     assert run.task.export_form is not None
-    lines = read_lines(source) if source else run.task.export_form(run.config).texts()
+    form = run.task.export_form(run.config)
+    read = getattr(form, "read", None) or read_lines
+    lines = read(source) if source else form.texts()
     return list(islice((line.rstrip("\r\n") for line in lines if line.strip()), limit))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from regard.config.toml_layers import TomlLayer, merge, parse_override
-from regard.core.export_forms import CausalForm, EncoderForm, PairForm
+from regard.core.export_forms import CausalForm, EncoderForm, ForwardForm, PairForm
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_config import Proposal
@@ -38,7 +38,7 @@ def fitted(name: str, proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     if not format.obstacles(config) or not changes:
         return proposal
     tables = dict(proposal.config)
-    if format.form is EncoderForm and name != "onnx" and config.model.encoder.kind != "transformer":
+    if format.form is EncoderForm and config.model.encoder.kind != "transformer":
         tables["model"] = {"preset": PRESET}
     tables = merge([TomlLayer(name, tables, {})], map(parse_override, changes))
     return Proposal(tables, [*proposal.reasons, f"for {name}: {', '.join(changes)}"])
@@ -46,7 +46,7 @@ def fitted(name: str, proposal: Proposal, overrides: Sequence[str]) -> Proposal:
 
 def _changes(format: ExportFormat, name: str, config: Any) -> Iterator[str]:
     """Yield the settings that remove obstacles, KEY=VALUE."""
-    if format.form is EncoderForm and name == "onnx":
+    if format.form is ForwardForm:
         yield from (setting for key, setting in ONNX.items() if getattr(config.model, key, False))
     elif format.form is EncoderForm:
         form = format.form_of(config)

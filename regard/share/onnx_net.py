@@ -1,91 +1,139 @@
-"""Export of a classifier, tagger or masked model to ONNX: one graph from the ids of pieces to logits."""
+"""Export of a network with a fixed forward pass to ONNX: one graph from raw inputs to outputs."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.span import Span
 from regard.core import atomic_files
-from regard.core.export_forms import EncoderForm
-from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
-from regard.runs.run_folder import RunFolder
-from regard.share.encoder_head import HEADS
-from regard.share.encoder_parity import MAX_TOKENS, ROWS, EncoderParity
+from regard.core.export_forms import EncoderForm, ForwardForm
+from regard.core.wording import pluralize
+from regard.errors import ConfigError
+from regard.fields.frames import Frames
+from regard.fields.graphs import Graphs
+from regard.fields.image import Images
+from regard.fields.items import Items
+from regard.fields.series import SeriesWindows
+from regard.fields.sound import Sounds
+from regard.fields.text import Text
+from regard.fields.tokens import Tokens
+from regard.models.graph.heads import LinkNet
+from regard.runs.run_folder import RunFolder, environment
+from regard.share.encoder_head import PROBLEMS
+from regard.share.encoder_parity import TOLERANCE
 from regard.share.export_format import ExportFormat, lines_to_compare
 from regard.share.onnx import traceable
-from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
+from regard.share.onnx_inputs import (
+    FieldPart,
+    ForwardPart,
+    FramePart,
+    ItemPart,
+    MaskPart,
+    PixelPart,
+    SoundPart,
+    TokenPart,
+)
+from regard.share.onnx_tables import GraphPart, LinkPart, NodePart, SeriesPart
+from regard.share.onnx_trace import SIZES, graph
+from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.load import load_net
 
 FILE = "model.onnx"
-NAMES = GraphNames(["tokens", "valid"], ["logits"])
+PARTS: Mapping[type[Any], type[FieldPart]] = {
+    Text: TokenPart, Tokens: TokenPart, Items: ItemPart, Frames: FramePart, Sounds: SoundPart, Images: PixelPart,
+    SeriesWindows: SeriesPart, Graphs: GraphPart,
+}  # fmt: skip
 
 
-class NetPart(nn.Module):
-    """The logits of a network, times a factor and plus a shift."""
+def part_of(form: ForwardForm, net: nn.Module, codecs: Any) -> ForwardPart:
+    """Return the network with the steps that its graph computes. Raises ConfigError if its field has no such steps."""
+    if isinstance(form, EncoderForm) and form.head == "mask":
+        return MaskPart(net, codecs, longest=form.longest).eval()
+    if isinstance(codecs, GraphCodecs):
+        return (LinkPart if isinstance(net, LinkNet) else NodePart)(net, codecs).eval()
+    fields = tuple(codecs.fields.values())
+    found = [part for kind, part in PARTS.items() if isinstance(fields[0], kind)]
+    if len(fields) > 1 or not found:
+        names = ", ".join(type(field).__name__ for field in fields)
+        why = f"its inputs are {names}; ONNX graphs have one of {', '.join(kind.__name__ for kind in PARTS)}"
+        raise ConfigError("this model cannot be exported to onnx", where="--to onnx", why=why, help="--to hub")
+    return found[0](net, codecs).eval()
 
-    def __init__(self, form: EncoderForm, net: nn.Module, scale: tuple[float, float]) -> None:
-        super().__init__()
-        self.net, self.head, self.scale = net, HEADS[form.head], scale
 
-    def forward(self, tokens: Tensor, valid: Tensor) -> Tensor:
-        with data_free() if torch.compiler.is_exporting() else nullcontext():
-            return self.logits(tokens, valid)
-
-    def logits(self, tokens: Tensor, valid: Tensor) -> Tensor:
-        factor, shift = self.scale
-        return self.head.logits(self.net, self.net(tokens, Span.of(valid))) * factor + shift
-
-
-def obstacles(form: EncoderForm, config: Any) -> list[str]:
+def obstacles(form: ForwardForm, config: Any) -> list[str]:
     """Return all reasons, known from the config, why this model cannot be exported to ONNX."""
-    data, model = config.data, config.model
+    model = config.model
+    masked = isinstance(form, EncoderForm) and form.head == "mask"
     reasons = {
         "a baseline is added to its outputs; train it with --set model.wide=false": bool(getattr(model, "wide", False)),
         "it uses the affixes of words; train it with --set model.affixes=0": bool(getattr(model, "affixes", 0)),
-        "it encodes texts separately; train it with --set model.pairs=together": getattr(model, "pairs", "") == "apart",
-        "it reads long texts in windows; train it with --set data.long_texts=cropped": getattr(data, "window", None)
-        is not None,
-        f"its input is {getattr(data, 'input', 'text')}, and only text is supported": getattr(data, "input", "text")
-        != "text",
-        "it has no masked head": form.head == "mask" and not model.head,
+        "it has no masked head": masked and not model.head,
     }
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def write(form: EncoderForm, net: nn.Module, codecs: Any, folder: Path) -> None:
+def write(form: ForwardForm, net: nn.Module, codecs: Any, folder: Path) -> None:
     """Write the network into a new folder, in float32.
 
     Raises:
         ConfigError: torch cannot export the network; nothing is written.
     """
-    head = HEADS[form.head]
-    examples = [_example(number) for number in (0, 1)]
-    part = NetPart(form, traceable(net), head.scale(codecs)).eval()
-    program = graph(part, (examples[0], examples[1]), NAMES)
+    part = part_of(form, traceable(net), codecs)
+    examples = part.example(0), part.example(1)
+    program = graph(part, examples, part.names, path=part.path, lengths=part.lengths)
     config = {
-        "format": "regard-onnx", "version": 1, "head": form.head, "longest": form.longest, "pad": PAD,
-        "unknown": UNKNOWN, "begin": BEGIN, "end": END, "types": len(codecs.tokenizer) + head.masks,
-        **NAMES._asdict(), **({"mask": len(codecs.tokenizer)} if head.masks else {}),
-        **head.labels(codecs, form.label_kind),
+        "format": "regard-onnx", "version": 1, **_encoder_facts(form), **part.names._asdict(),
+        "shapes": dict(zip(part.names.inputs, map(_shape, *examples), strict=True)), **part.facts(),
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     program.save(folder / FILE)
-    pieces = codecs.tokenizer.pieces(range(len(codecs.tokenizer)))
-    for name, content in (("config.json", config), ("pieces.json", pieces)):
-        atomic_files.write_bytes(folder / name, atomic_files.json_bytes(content))
+    atomic_files.write_bytes(folder / "config.json", atomic_files.json_bytes(config))
+    if part.tokenizer is not None:
+        pieces = part.tokenizer.pieces(range(len(part.tokenizer)))
+        atomic_files.write_bytes(folder / "pieces.json", atomic_files.json_bytes(pieces))
 
 
-def _example(number: int) -> tuple[Tensor, Tensor]:
-    shape = SIZES["batch"][number], SIZES["source"][number]
-    return torch.full(shape, UNKNOWN), torch.ones(shape, dtype=torch.bool)
+def _encoder_facts(form: ForwardForm) -> dict[str, Any]:
+    """Return the entries of ``config.json`` about an encoder of tokens."""
+    if not isinstance(form, EncoderForm):
+        return {}
+    kind = {} if form.label_kind is None else {"problem_type": PROBLEMS[form.label_kind]}
+    return {"head": form.head, "longest": form.longest, **kind}
+
+
+def _shape(one: Tensor, other: Tensor) -> list[str | int]:
+    """Return the sizes of an input; dynamic ones by name."""
+    names = {sizes: name for name, sizes in SIZES.items()}
+    pairs = zip(one.shape, other.shape, strict=True)
+    return [pair[0] if pair[0] == pair[1] else names.get(pair, "source") for pair in pairs]
+
+
+class OutputParity(NamedTuple):
+    """Result of a comparison of outputs."""
+
+    rows: int
+    difference: float  # maximum over all outputs
+    largest: float  # size of the largest output
+
+    @property
+    def same(self) -> bool:
+        """Return whether all differences are within rounding."""
+        return self.difference <= TOLERANCE * max(self.largest, 1.0)
+
+    def __str__(self) -> str:
+        warning = "" if self.same else "warning: the export differs: "
+        return f"{warning}outputs of {pluralize(self.rows, 'row')} differ by at most {self.difference:.1e}"
+
+    def write(self, folder: Path, to: str) -> None:
+        """Write ``parity.json`` into the folder of the export."""
+        record: dict[str, Any] = {"format": "regard-parity", "version": 1, "to": to, "search": "float32"}
+        atomic_files.write_json(folder / "parity.json", record | self._asdict() | {"environment": environment()})
 
 
 @dataclass(frozen=True)
@@ -93,7 +141,7 @@ class NetExport:
     """A run opened for this format: see ``export_format.Export``."""
 
     run: RunFolder
-    form: EncoderForm
+    form: ForwardForm
     net: nn.Module
     codecs: Any
 
@@ -102,50 +150,44 @@ class NetExport:
 
     def write(self, folder: Path) -> None:
         write(self.form, self.net, self.codecs, folder)
-        shutil.copytree(self.run.tokenizers, folder / "tokenizer")
+        if self.run.tokenizers.is_dir():
+            shutil.copytree(self.run.tokenizers, folder / "tokenizer")
 
-    def compare(self, inputs: Sequence[str], folder: Path) -> EncoderParity:
+    def compare(self, inputs: Sequence[str], folder: Path) -> OutputParity | None:
         return compare(self.form, self.net, self.codecs, folder, inputs)
 
 
 @torch.no_grad()
-def compare(form: EncoderForm, net: nn.Module, codecs: Any, folder: Path, texts: Sequence[str]) -> EncoderParity:
-    """Compare a network with its export on random rows, two of them padded, and on texts, by onnxruntime."""
+def compare(form: ForwardForm, net: nn.Module, codecs: Any, folder: Path, lines: Sequence[str]) -> OutputParity | None:
+    """Compare a network with its export by onnxruntime, on lines and random inputs; None without inputs."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(folder / FILE), providers=["CPUExecutionProvider"])
-    part = NetPart(form, net.float(), HEADS[form.head].scale(codecs)).eval()
-    length = max(1, min(form.longest, MAX_TOKENS))
-    tokens = torch.randint(4, len(codecs.tokenizer), (ROWS, length), generator=torch.Generator().manual_seed(0))
-    valid = torch.ones_like(tokens, dtype=torch.bool)
-    valid[:2, -(length // 2) or length :] = False
-    encoded = [HEADS[form.head].pieces(codecs.tokenizer, text) for text in texts]
-    rows = [torch.tensor([row]) for row in encoded if 0 < len(row) <= form.longest]
-    batches = [(torch.where(valid, tokens, PAD), valid), *((row, torch.ones_like(row).bool()) for row in rows)]
-    difference = largest = 0.0
-    for batch, mask in batches:
-        own = part(batch, mask)
-        other = torch.from_numpy(session.run(None, {"tokens": batch.numpy(), "valid": mask.numpy()})[0])
-        if own.dim() == 3:  # only at valid positions
-            own, other = own[mask], other[mask]
-        difference = max(difference, float((own - other).abs().max()))
-        largest = max(largest, float(own.abs().max()))
-    return EncoderParity(sum(len(batch) for batch, _ in batches), difference, largest, len(rows), len(rows))
+    part, rows, difference, largest = part_of(form, net.float(), codecs), 0, 0.0, 0.0
+    for inputs, expected, answered in part.comparisons(lines):
+        read = dict(zip(part.names.inputs, (tensor.numpy() for tensor in inputs), strict=True))
+        outputs = torch.from_numpy(session.run(None, read)[0])
+        outputs = outputs if answered is None else outputs[answered]
+        rows += len(expected)
+        difference = max(difference, float((expected - outputs).abs().max()))
+        largest = max(largest, float(expected.abs().max()))
+    return OutputParity(rows, difference, largest) if rows else None
 
 
 def _open(run: RunFolder, checkpoint: str | None) -> NetExport:
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device="cpu")
     form = FORMAT.form_of(run.config)
-    assert isinstance(form, EncoderForm)
+    assert isinstance(form, ForwardForm)
+    part_of(form, net, codecs)  # raises the error of an unsupported field before the folder exists
     return NetExport(run, form, net.eval(), codecs)
 
 
 def _obstacles(config: Any) -> list[str]:
     form = FORMAT.form_of(config)
-    assert isinstance(form, EncoderForm)
+    assert isinstance(form, ForwardForm)
     return obstacles(form, config)
 
 
 FORMAT = ExportFormat(
-    form=EncoderForm, open=_open, obstacles=_obstacles, libraries=("onnx", "onnxscript"), compared_by="onnxruntime"
+    form=ForwardForm, open=_open, obstacles=_obstacles, libraries=("onnx", "onnxscript"), compared_by="onnxruntime"
 )

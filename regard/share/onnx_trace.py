@@ -18,16 +18,24 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.kernel import kernel
+from regard.attention.kernel import Kernel, kernel
 from regard.errors import ConfigError
 
 OPSET = 20
 # Sizes of the dynamic dimensions in two example inputs: a dimension with these two sizes is dynamic under this name.
 # All sizes differ, and no size is 0 or 1, because torch treats these as constants.
-SIZES = {"batch": (3, 5), "source": (7, 11), "past": (13, 17)}
+SIZES = {
+    "batch": (3, 5),
+    "source": (7, 11),
+    "past": (13, 17),
+    "nodes": (19, 23),
+    "edges": (29, 31),
+    "windows": (37, 41),
+}
 # Modules that call ``len`` on tensors, in addition to the modules that define the model's classes.
 CALLING_LEN = [
-    f"regard.attention.{name}" for name in ("positions.distance_bias", "contract", "kernel", "previous_weights", "mask")
+    f"regard.attention.{name}"
+    for name in ("positions.distance_bias", "contract", "kernel", "previous_weights", "mask", "edge_kernel")
 ]
 
 
@@ -38,20 +46,43 @@ class GraphNames(NamedTuple):
     outputs: list[str]
 
 
-def graph(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames) -> Any:
+class Lengths(NamedTuple):
+    """The lengths ``first`` + ``step`` · n, n > 0, of a source. Strides cannot be traced for every length."""
+
+    step: int = 1
+    first: int = 0
+
+    def of(self, example: int) -> int:
+        """Return the length of example 0 or 1."""
+        return self.first + self.step * SIZES["source"][example]
+
+    def padded(self, length: int) -> int:
+        """Return the smallest of these lengths that is not below ``length``."""
+        return self.first + self.step * max(1, -(-(length - self.first) // self.step))
+
+
+ANY_LENGTH = Lengths()
+
+
+def graph(
+    module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames, *,
+    path: Kernel = "reference", lengths: Lengths = ANY_LENGTH,
+) -> Any:  # fmt: skip
     """Return the ONNX program of a module, whose ``save`` writes a file.
 
     Args:
         module: the module.
         examples: two tuples of inputs, in the first and second sizes of SIZES.
         names: names of inputs and outputs.
+        path: how attention is computed.
+        lengths: the lengths of sources that the graph reads.
 
     Raises:
         ConfigError: torch cannot export the module; the error contains torch's reason.
     """
     try:
-        with torch.no_grad(), _suppress_output(), kernel("reference"), _symbolic_lengths(module):
-            program = _traced(module, examples, names)
+        with torch.no_grad(), _suppress_output(), kernel(path), _symbolic_lengths(module):
+            program = _traced(module, examples, names, lengths)
     except Exception as problem:
         raise ConfigError("torch cannot export this model to ONNX", why=_reason(problem)) from problem
     _drop_metadata(program.model)
@@ -77,8 +108,13 @@ class _DataFree(TorchFunctionMode):
         return 0 if func is Tensor.__int__ else func(*args, **(kwargs or {}))
 
 
-def _traced(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames) -> Any:
-    symbols = {sizes: torch.export.Dim(name) for name, sizes in SIZES.items()}
+def _traced(
+    module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames, lengths: Lengths
+) -> Any:
+    symbols: dict[tuple[int, ...], Any] = {sizes: torch.export.Dim(name) for name, sizes in SIZES.items()}
+    source = symbols.pop(SIZES["source"])
+    source = source if lengths.step == 1 else lengths.step * source
+    symbols[lengths.of(0), lengths.of(1)] = source + lengths.first if lengths.first else source
     shapes = [list(zip(one.shape, other.shape, strict=True)) for one, other in zip(*examples, strict=True)]
     dynamic = tuple({dim: symbols[pair] for dim, pair in enumerate(shape) if pair[0] != pair[1]} for shape in shapes)
     program = torch.export.export(_Flat(module), tuple(examples[0]), dynamic_shapes=(dynamic,), strict=False)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.core.export_forms import ForwardForm
 from regard.data.column_names import first_of
+from regard.data.file_names import named_files
 from regard.data.rows import Column, Row, column_names, form_of, read_rows, text_of
 from regard.errors import ConfigError, DataError
 from regard.runs.run_folder import RunFolder
@@ -37,6 +39,24 @@ def read_row_inputs(run: RunFolder, path: Path, columns: Sequence[Column] = ()) 
         raise ConfigError(what, where=str(path), help="write the inputs to a .txt file, one per line")
     rows: RowInputs = read(run.config, path, columns)
     return rows
+
+
+def forward_form(config: Any, row_inputs: Callable[[Any, Path, Sequence[Column]], RowInputs]) -> ForwardForm:
+    """Return the form of a network with a fixed forward pass, whose inputs are the rows of its files.
+
+    Args:
+        config: the config of the run.
+        row_inputs: that of the task.
+    """
+    corpora = (config.data.valid or config.data.train)[:1]
+
+    def read(path: Path) -> Iterator[str]:
+        return (text for _, text in row_inputs(config, path, ()))
+
+    def texts() -> Iterator[str]:
+        return (text for corpus in corpora for path in named_files(corpus.source) for text in read(path))
+
+    return ForwardForm(texts=texts, read=read)
 
 
 def named_column(path: Path, selected: Sequence[Column], trained: Sequence[str], common: Sequence[str]) -> Column:

@@ -46,11 +46,14 @@ class GraphPooling(nn.Module):
         For ``max`` the weight is the fraction of features whose maximum is at the node.
         """
         if self.kind != "max":
-            layout = _members(counts)
+            layout = _members(counts, z.shape[0])
             weights = self._weights(z, layout, counts)
             return edge_sum(weights[None], z[None], layout)[0], weights
+        graph = _graph_of_nodes(counts, z.shape[0])
+        if torch.compiler.is_exporting():
+            lowest, index = z.new_full((counts.shape[0], z.shape[1]), -torch.inf), graph[:, None].expand_as(z)
+            return lowest.scatter_reduce(0, index, z, "amax"), torch.zeros_like(z[:, 0])
         pooled = torch.segment_reduce(z, "max", lengths=counts, axis=0)
-        graph = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
         greatest = (z == pooled.index_select(0, graph)).to(z.dtype)
         ties = torch.segment_reduce(greatest, "sum", lengths=counts, axis=0).index_select(0, graph)
         return pooled, (greatest / ties).mean(-1)
@@ -62,11 +65,17 @@ class GraphPooling(nn.Module):
         return weight.index_select(0, layout.query)
 
 
-def _members(counts: Tensor) -> EdgeLayout:
+def _graph_of_nodes(counts: Int[Tensor, "graphs"], nodes: int) -> Int[Tensor, "nodes"]:
+    """Return the graph of each node; the nodes of a graph are consecutive."""
+    if torch.compiler.is_exporting():  # the size of the result may not depend on data
+        return (torch.arange(nodes, device=counts.device)[:, None] >= counts.cumsum(0)).sum(1)
+    return torch.repeat_interleave(torch.arange(counts.shape[0], device=counts.device), counts)
+
+
+def _members(counts: Int[Tensor, "graphs"], nodes: int) -> EdgeLayout:
     """Return edges from each graph to its nodes."""
-    graphs, nodes = len(counts), int(counts.sum())
-    graph = torch.repeat_interleave(torch.arange(graphs, device=counts.device), counts)
-    return EdgeLayout(torch.stack([graph, torch.arange(nodes, device=counts.device)]), graphs, nodes)
+    members = torch.arange(nodes, device=counts.device)
+    return EdgeLayout(torch.stack([_graph_of_nodes(counts, nodes), members]), counts.shape[0], nodes)
 
 
 class PooledOutputs(NamedTuple):
@@ -96,12 +105,21 @@ class PooledGraphNet(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, graphs: PackedGraphs) -> PooledOutputs:
-        pooled, weights = self.pooling.pool(self.node_states(graphs), graphs.counts)
+        return self.of_nodes(*self.arguments(graphs), graphs.counts)
+
+    def of_nodes(
+        self, x: NodeFeatures | Tensor, pairs: Tensor, degree: Tensor, counts: Int[Tensor, "graphs"]
+    ) -> PooledOutputs:
+        """Return the outputs for the inputs of the network over nodes, and the number of nodes of each graph."""
+        pooled, weights = self.pooling.pool(self._states(x, pairs, degree), counts)
         return PooledOutputs(cast(Tensor, self.outer(self.dropout(elu(self.inner(pooled))))), weights)
 
     def node_states(self, graphs: PackedGraphs) -> Float[Tensor, "nodes width"]:
         """Return the concatenated states of all layers, those of the last after an ELU."""
-        states = self.net.states(*self.arguments(graphs))
+        return self._states(*self.arguments(graphs))
+
+    def _states(self, x: NodeFeatures | Tensor, pairs: Tensor, degree: Tensor) -> Float[Tensor, "nodes width"]:
+        states = self.net.states(x, pairs, degree)
         return torch.cat([*states[:-1], elu(states[-1])], -1)
 
     @staticmethod

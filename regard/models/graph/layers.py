@@ -164,7 +164,11 @@ class GraphConvolution(nn.Module):
 
 def degree_weights(pairs: Int[Tensor, "2 edges"], nodes: int) -> Float64[Tensor, "edges"]:
     """Return 1 / √(d_i d_j) of each edge, d the number of edges of a node; each edge occurs in both directions."""
-    root = torch.bincount(pairs[0], minlength=nodes).clamp_min(1).double().rsqrt()
+    if torch.compiler.is_exporting():  # the size of a count is a fact of the data
+        count = torch.zeros(nodes, dtype=pairs.dtype).scatter_add(0, pairs[0], torch.ones_like(pairs[0]))
+    else:
+        count = torch.bincount(pairs[0], minlength=nodes)
+    root = count.clamp_min(1).double().rsqrt()
     return root[pairs[0]] * root[pairs[1]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.inputs import input_of
 from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.row_inputs import forward_form
 from regard.tasks.supervised import Supervised
 
 
@@ -56,11 +58,14 @@ def _export_form(config: ClassificationConfig) -> EncoderForm:
         obstacles["a baseline is added to its outputs"] = "model.wide=false"
     if data.input != "text":
         obstacles[f"its input is {data.input}, but the exported model reads tokens"] = ""
-    rows = input_of(data.input).lint_rows
-    return EncoderForm(
+    form = EncoderForm(
         head="sequence", longest=config.longest, label_kind=data.label_kind, obstacles=obstacles,
-        texts=lambda: (text for text, _, _ in rows(data, (data.valid or data.train)[:1])),
+        texts=lambda: (text for text, _, _ in input_of("text").lint_rows(data, (data.valid or data.train)[:1])),
     )  # fmt: skip
+    if data.input == "text":
+        return form
+    files = forward_form(config, input_of(data.input).row_inputs)
+    return replace(form, texts=files.texts, read=files.read)
 
 
 CLASSIFICATION = Supervised(

@@ -27,6 +27,7 @@ from regard.tasks.forecasting.data_config import SeriesFiles
 from regard.tasks.forecasting.parts import series_of, window_rows
 from regard.tasks.forecasting.predictor import ForecastPredictor
 from regard.tasks.net_outputs import NetOutputs
+from regard.tasks.row_inputs import forward_form
 from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_wording import Wording
 
@@ -138,6 +139,7 @@ TASK = FORECASTING.task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_row_inputs,
+    export_form=lambda config: forward_form(config, _row_inputs),
     initialize=_initialize,
     lint=_lint,
     sample_lines=(_LINE, _LINE.replace("[1, 2]]", "[4, 0.5]]")),

@@ -29,6 +29,7 @@ from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.influence import HiddenInput, HiddenPieces
 from regard.tasks.net_outputs import run_network
+from regard.tasks.row_inputs import forward_form
 from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_codecs import Row
 from regard.tasks.supervised_observation import predictions
@@ -198,6 +199,7 @@ TASK = GRAPHS.task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_graph_inputs,
+    export_form=lambda config: forward_form(config, read_graph_inputs),
     lint_rows=_lint_rows,
     lint_unit=None,
     sample_lines=(

@@ -15,6 +15,7 @@ from torch import nn
 
 from regard.core.baseline import FOLDER
 from regard.core.contents import PreparedParts
+from regard.core.export_forms import ForwardForm
 from regard.core.state import State
 from regard.core.task import (
     Card,
@@ -166,6 +167,7 @@ TASK = Task(
     examples=lambda config, data: cast(LinkExamples, data.valid).lines(),
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,
+    export_form=lambda config: ForwardForm(texts=lambda: iter(())),  # the input is the graph of the run
     fit_baseline=fit_links_baseline,
     open_baseline=open_links_baseline,
     baseline_outcomes=LinksBaseline.outcomes,

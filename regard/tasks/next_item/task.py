@@ -24,6 +24,7 @@ from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.net_outputs import run_causal
 from regard.tasks.next_item.config import NextItemConfig, RecommendConfig
+from regard.tasks.row_inputs import forward_form
 from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_wording import Wording
 
@@ -112,6 +113,7 @@ TASK = NEXT_ITEM.task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_items,
+    export_form=lambda config: forward_form(config, _read_items),
     lint_rows=_lint_rows,
     lint_unit="item",
     sample_lines=("i0 i1", "i3", '["i2", "i1"]', ""),

@@ -17,6 +17,7 @@ from torch import nn
 from regard.answers.losses import class_loss
 from regard.answers.plain_class import PlainClass
 from regard.core.contents import PreparedParts
+from regard.core.export_forms import ForwardForm
 from regard.core.state import State
 from regard.core.task import (
     Card,
@@ -172,6 +173,7 @@ TASK = Task(
     examples=lambda config, data: _node_names(data.valid),
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,
+    export_form=lambda config: ForwardForm(texts=lambda: iter(())),  # the input is the graph of the run
     sample_lines=("n0", "n7", "n3"),
     tables=lambda sums, codecs: class_tables(sums, codecs.graph.classes),
     fit_baseline=fit_nodes_baseline,
