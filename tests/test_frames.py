@@ -72,7 +72,7 @@ def test_digits_are_trained_predicted_evaluated_inspected_and_shared(
     document = json.loads(run(capsys, "inspect", "runs/digits", line, "--json"))
     assert document["model"]["task"] == "classification" and json.loads(document["text"]) == images[1500].tolist()
     assert "time-series-classification" in Path("runs/digits/README.md").read_text()
-    for to, reason in (("transformers", "its input is frames"), ("onnx", "is for a model from text to text")):
+    for to, reason in (("transformers", "its input is frames"), ("marian", "is for a model from text to text")):
         assert reason in refused(capsys, "export", "runs/digits", f"to-{to}", "--to", to)
     run(capsys, "export", "runs/digits", "shared", "--to", "hub")
     models = [regard.load(folder) for folder in ("runs/digits", "shared")]

@@ -41,10 +41,13 @@ class ForwardForm(ExportForm):
 
     Attributes:
         read: yields the inputs in a file as lines; None: each line of a file is an input.
+        input: the rows of one field; a graph, whose nodes have outputs; or a graph and the ends of pairs of its nodes.
+            The codecs of a graph have a ``graph`` and a ``temperature``.
     """
 
     noun = "a network with a fixed forward pass"
     read: Callable[[Path], Iterator[str]] | None = None
+    input: Literal["field", "graph", "ends"] = "field"
 
 
 @dataclass(frozen=True, kw_only=True)

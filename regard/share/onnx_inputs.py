@@ -53,11 +53,11 @@ class ForwardPart(nn.Module):
         """Return inputs in the sizes ``number``, 0 or 1, of ``SIZES``."""
         raise NotImplementedError
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         """Yield batches with the outputs of the network itself, for lines as ``Predictor.read`` accepts them."""
         raise NotImplementedError
 
-    def random_tokens(self, types: int, length: int) -> Comparison:
+    def random_tokens(self, types: int, length: int) -> ReferenceBatch:
         """Return random tokens, some of them padded, and their outputs at valid positions."""
         shape, generator = (ROWS, max(1, min(length, MAX_TOKENS))), torch.Generator().manual_seed(0)
         valid = torch.ones(shape, dtype=torch.bool)
@@ -66,7 +66,7 @@ class ForwardPart(nn.Module):
         tokens = torch.where(valid, numbers, PAD)
         own = self.compute(tokens, valid)
         by_position = own.dim() == 3
-        return Comparison((tokens, valid), own[valid] if by_position else own, valid if by_position else None)
+        return ReferenceBatch((tokens, valid), own[valid] if by_position else own, valid if by_position else None)
 
     @property
     def tokenizer(self) -> Any:
@@ -78,7 +78,7 @@ class ForwardPart(nn.Module):
         return {}
 
 
-class Comparison(NamedTuple):
+class ReferenceBatch(NamedTuple):
     """Inputs of a graph, and the outputs of the network for them; ``answered`` selects some positions of those."""
 
     inputs: tuple[Tensor, ...]
@@ -104,7 +104,7 @@ class FieldPart(ForwardPart):
         """Return the outputs of the network for rows as the field pads them, one for each answer."""
         return self.scaled(run_network(self.net, {"input": self.field.pad(rows)}).logits)
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         values = [self.field.parse(line) for line in lines]
         encoded = self.codecs.encode_inputs([values])
         owner = np.repeat(np.arange(len(values)), np.diff(encoded.starts)).tolist()
@@ -112,7 +112,7 @@ class FieldPart(ForwardPart):
         for start in range(0, len(examples), ROWS):
             columns = [*zip(*examples[start : start + ROWS], strict=True)]
             answered = getattr(self.field.pad(columns[1]), "answered", None)
-            yield Comparison(self.inputs(*columns), self.expected(*columns), answered)
+            yield ReferenceBatch(self.inputs(*columns), self.expected(*columns), answered)
 
     @property
     def field(self) -> Any:
@@ -168,7 +168,7 @@ class TokenPart(FieldPart):
         missing = -padded.valid.shape[1] % window
         return tuple(pad(table, (0, missing)).unflatten(1, (-1, window)) for table in padded[:2])
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         if self.field.window is None and not getattr(self.field, "separate", False):
             yield self.random_tokens(len(self.field.tokenizer), self.field.max_length)
         yield from super().comparisons(lines)
@@ -197,14 +197,14 @@ class MaskPart(ForwardPart):
         shape = sizes(number, "batch", "source")
         return torch.full(shape, UNKNOWN), torch.ones(shape, dtype=torch.bool)
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         tokenizer = self.codecs.tokenizer
         yield self.random_tokens(len(tokenizer), self.longest)
         for line in lines:
             tokens = torch.tensor([[BEGIN, *tokenizer.encode(line), END]])
             if tokens.shape[1] <= self.longest:
                 valid = torch.ones_like(tokens, dtype=torch.bool)
-                yield Comparison((tokens, valid), self.compute(tokens, valid))
+                yield ReferenceBatch((tokens, valid), self.compute(tokens, valid))
 
     def facts(self) -> dict[str, Any]:
         mask = len(self.codecs.tokenizer)
@@ -239,7 +239,7 @@ class ItemPart(FieldPart):
     def expected(self, values: Sequence[Any], rows: Sequence[Any]) -> Tensor:
         return self.scaled(run_causal(self.net, {"items": self.field.pad(rows).at_end()}).logits)
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         for comparison in super().comparisons(lines):
             yield comparison._replace(answered=None)
 

@@ -23,7 +23,6 @@ from regard.fields.series import SeriesWindows
 from regard.fields.sound import Sounds
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
-from regard.models.graph.heads import LinkNet
 from regard.runs.run_folder import RunFolder, environment
 from regard.share.encoder_head import PROBLEMS
 from regard.share.encoder_parity import TOLERANCE
@@ -41,7 +40,6 @@ from regard.share.onnx_inputs import (
 )
 from regard.share.onnx_tables import GraphPart, LinkPart, NodePart, SeriesPart
 from regard.share.onnx_trace import SIZES, graph
-from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.load import load_net
 
 FILE = "model.onnx"
@@ -55,15 +53,15 @@ def part_of(form: ForwardForm, net: nn.Module, codecs: Any) -> ForwardPart:
     """Return the network with the steps that its graph computes. Raises ConfigError if its field has no such steps."""
     if isinstance(form, EncoderForm) and form.head == "mask":
         return MaskPart(net, codecs, longest=form.longest).eval()
-    if isinstance(codecs, GraphCodecs):
-        return (LinkPart if isinstance(net, LinkNet) else NodePart)(net, codecs).eval()
+    if form.input != "field":
+        return (LinkPart if form.input == "ends" else NodePart)(net, codecs).eval()
     fields = tuple(codecs.fields.values())
-    found = [part for kind, part in PARTS.items() if isinstance(fields[0], kind)]
-    if len(fields) > 1 or not found:
+    parts = [part for kind, part in PARTS.items() if isinstance(fields[0], kind)]
+    if len(fields) > 1 or not parts:
         names = ", ".join(type(field).__name__ for field in fields)
         why = f"its inputs are {names}; ONNX graphs have one of {', '.join(kind.__name__ for kind in PARTS)}"
         raise ConfigError("this model cannot be exported to onnx", where="--to onnx", why=why, help="--to hub")
-    return found[0](net, codecs).eval()
+    return parts[0](net, codecs).eval()
 
 
 def obstacles(form: ForwardForm, config: Any) -> list[str]:

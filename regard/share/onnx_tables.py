@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
 from typing import Any, cast
 
 import numpy as np
@@ -10,11 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kernel import Kernel
+from regard.data.time_series import SeriesScale
 from regard.metrics.forecast import Gaussian, Quantiles
 from regard.models.graph.layers import NodeFeatures, degree_weights
-from regard.share.onnx_inputs import Comparison, FieldPart, ForwardPart, sizes
+from regard.share.encoder_parity import ROWS
+from regard.share.onnx_inputs import FieldPart, ForwardPart, ReferenceBatch, sizes
 from regard.share.onnx_trace import GraphNames
 from regard.tasks.graph_batch import GraphTensors, graph_tensors
+
+MISSING = 0.1  # share of missing values of a random table
 
 
 class SeriesPart(FieldPart):
@@ -41,9 +46,9 @@ class SeriesPart(FieldPart):
         own = np.stack([scale.mean, scale.deviation])
         return torch.tensor(np.concatenate([own, scale.past, scale.known], 1), dtype=torch.float32)
 
-    def compute(self, table: Tensor, missing: Tensor, *others: Tensor) -> Tensor:  # type: ignore[override]
-        future = others[0] if self.field.known else None
-        scale = others[-1] if self.by_series else self.scale[None]
+    def compute(self, table: Tensor, missing: Tensor, *further: Tensor) -> Tensor:  # type: ignore[override]
+        future = further[0] if self.field.known else None
+        scale = further[-1] if self.by_series else self.scale[None]
         mean, deviation = scale[:, :1], scale[:, 1:]
         targets = self.targets
         standard = (table - mean) / deviation
@@ -81,7 +86,7 @@ class SeriesPart(FieldPart):
 
     def inputs(self, values: Sequence[Any], rows: Sequence[Any]) -> tuple[Tensor, ...]:
         back, known = self.field.back, self.field.known
-        scales = torch.stack([self.scale_of(self.field.scales.of(value.series)) for value in values])
+        scales = self._scales(values)
         numbers = torch.from_numpy(np.stack(rows))
         columns = [*range(self.targets), *range(2 * self.targets, numbers.shape[2])]
         table = numbers[:, :, columns] * scales[:, 1:] + scales[:, :1]
@@ -91,20 +96,36 @@ class SeriesPart(FieldPart):
 
     def expected(self, values: Sequence[Any], rows: Sequence[Any]) -> Tensor:
         batch = self.field.pad(rows)
-        scales = torch.stack([self.scale_of(self.field.scales.of(value.series)) for value in values])
-        mean, deviation = scales[..., : self.targets].split(1, 1)
+        mean, deviation = self._scales(values)[..., : self.targets].split(1, 1)
         return self.restored(self.net(batch.values, batch.valid, batch.future), mean, deviation)
+
+    def _scales(self, values: Sequence[Any]) -> Tensor:
+        """Return (rows, 2, columns) the scales of windows; a value may also be a scale."""
+        known = self.field.scales
+        scales = [value if isinstance(value, SeriesScale) else known.of(value.series) for value in values]
+        return torch.stack([*map(self.scale_of, scales)])
+
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
+        """Yield random tables of each series, and the lines, which have no covariates."""
+        field, random = self.field, np.random.default_rng(0)
+        scales = [*islice(cycle(field.scales.scales.values()), ROWS)]
+        rows = random.standard_normal((ROWS, field.back + field.ahead, self.width + self.targets), np.float32)
+        rows[..., self.targets : 2 * self.targets] = random.random(rows[..., : self.targets].shape) < MISSING
+        yield ReferenceBatch(self.inputs(scales, [*rows]), self.expected(scales, [*rows]))
+        if self.width == self.targets:
+            yield from super().comparisons(lines)
 
     def facts(self) -> dict[str, Any]:
         field, answer, scales = self.field, self.codecs.answer, self.field.scales
         kind = answer.distribution
         numbers = ["mean", "deviation"] if isinstance(kind, Gaussian) else ["value"]
         numbers = [*map(str, kind.levels)] if isinstance(kind, Quantiles) else numbers
-        columns = {"targets": list(scales.targets), "past": self.past, "known": field.known}
-        known = {name: self.scale_of(scale).tolist() for name, scale in scales.scales.items()} if self.by_series else {}
+        known_columns = [*field.table.known, *field.table.calendar]
+        columns = {"targets": list(scales.targets), "past": self.past, "known": known_columns}
+        saved = {name: self.scale_of(scale).tolist() for name, scale in scales.scales.items()} if self.by_series else {}
         return {
             "back": field.back, "ahead": field.ahead, "columns": columns, "numbers": numbers,
-            **({"scales": known} if known else {}),
+            **({"scales": saved} if saved else {}),
         }  # fmt: skip
 
 
@@ -154,9 +175,9 @@ class NodePart(ForwardPart):
         features = torch.zeros(sizes(number, "nodes", self.codecs.graph.features))
         return features, torch.zeros(sizes(number, 2, "edges"), dtype=torch.int64)
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         tensors = graph_tensors(self.codecs.graph)
-        yield Comparison((_dense(tensors), tensors.pairs), self.net(*tensors[:3]) / self.codecs.temperature)
+        yield ReferenceBatch((_dense(tensors), tensors.pairs), self.net(*tensors[:3]) / self.codecs.temperature)
 
     def facts(self) -> dict[str, Any]:
         names = self.codecs.graph.classes
@@ -175,12 +196,12 @@ class LinkPart(NodePart):
     def example(self, number: int) -> tuple[Tensor, ...]:
         return *super().example(number), torch.zeros(sizes(number, 2, "batch"), dtype=torch.int64)
 
-    def comparisons(self, lines: Sequence[str]) -> Iterator[Comparison]:
+    def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         tensors = graph_tensors(self.codecs.graph)
         nodes = torch.arange(self.codecs.graph.nodes)
         ends = torch.stack([nodes, nodes.roll(1)])
         expected = self.net(*tensors[:3], ends) / self.codecs.temperature
-        yield Comparison((_dense(tensors), tensors.pairs, ends), expected)
+        yield ReferenceBatch((_dense(tensors), tensors.pairs, ends), expected)
 
     def facts(self) -> dict[str, Any]:
         return {"width": self.codecs.graph.features}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,16 @@ FILES: dict[str, Callable[[], str]] = {
     "book.txt": lambda: "\n".join(LINES * 5),
     "pairs.tsv": lambda: "source\ttarget\n" + "".join(f"{line}\t{line[::-1]}\n" for line in LINES),
     "rows.csv": lambda: "text,label\n" + "".join(f"{line},{'ab'[n % 2]}\n" for n, line in enumerate(LINES)),
+    "graphs.jsonl": lambda: "".join(
+        json.dumps({"edges": [[0, n % 3 + 1], [1, 2]], "label": "ab"[n % 2]}) + "\n" for n in range(60)
+    ),
+    "sessions.csv": lambda: (
+        "session_id,item_id\n"
+        + "".join(f"{number},{word}\n" for number, line in enumerate(LINES) for word in line.split())
+    ),
+    "series.csv": lambda: (
+        "date,load\n" + "".join(f"2020-01-{1 + n // 24:02d} {n % 24:02d}:00,{n % 7}\n" for n in range(600))
+    ),
     "tags.conll": lambda: "\n".join(
         "".join(f"{word}\t{'AB'[len(word) % 2]}\n" for word in line.split()) for line in LINES
     ),
@@ -33,6 +44,7 @@ CASES = [
     ("book.txt", [], "transformers"), ("book.txt", ["task=masked"], "transformers"), ("pairs.tsv", [], "ctranslate2"),
     ("pairs.tsv", [], "marian"), ("pairs.tsv", [], "onnx"), ("rows.csv", [], "transformers"),
     ("tags.conll", [], "transformers"), ("rows.csv", [], "onnx"), ("tags.conll", [], "onnx"),
+    ("graphs.jsonl", [], "onnx"), ("sessions.csv", ["task=next-item"], "onnx"), ("series.csv", [], "onnx"),
     ("book.txt", ["task=masked"], "onnx"), ("book.txt", [], "gguf"), ("rows.csv", [], "sentence-transformers"),
 ]  # fmt: skip
 

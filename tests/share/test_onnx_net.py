@@ -1,14 +1,14 @@
-"""Networks with a fixed forward pass have equal outputs in ONNX, for every task and input, on other sizes than traced."""
+"""Networks with a fixed forward pass have equal outputs in ONNX, for every task, on other sizes than were traced."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,11 +17,11 @@ pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
 
 import onnxruntime
 
+import regard
 from regard.core.task import Task, find_task
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
-from regard.share.export_format import EXPORT_FORMATS, export_format
 from regard.share.onnx_net import FILE, FORMAT, compare, obstacles, part_of, write
 from regard.training.setup import prepare
 from tests.laws import frames_task, images_task, sounds_task
@@ -43,8 +43,9 @@ class Case(NamedTuple):
         """Return config, an untrained network whose weights are not 0, and codecs."""
         task = self.task or find_task(self.kind)
         sample = dict(task.sample(folder))
-        tables = {"task": self.kind, "data": sample["data"] | self.data, "train": sample["train"]}
-        config = load_config(tables | {"model": sample["model"] | {"wide": False} | self.model})
+        tables = {"task": self.kind, "data": sample["data"] | self.data, "train": sample.get("train", {})}
+        without_wide = {} if self.kind == "forecasting" else {"wide": False}
+        config = load_config(tables | {"model": sample["model"] | without_wide | self.model})
         data = prepare(RunFolder.create(folder / "run", config), log=lambda line: None)
         torch.manual_seed(1)
         net = task.build(config, data.spec).eval()
@@ -53,9 +54,19 @@ class Case(NamedTuple):
                 weight.add_(torch.randn_like(weight), alpha=0.1)
         return config, net, data.codecs
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return tuple((self.task or find_task(self.kind)).sample_lines)
+    def lines(self, form: Any) -> list[str]:
+        """Return the lines of the task, and a few inputs of its data."""
+        return [*(self.task or find_task(self.kind)).sample_lines, *islice(form.texts(), 3)]
+
+
+def pairs(folder: Path) -> dict[str, Any]:
+    """Return a sample of pairs of texts."""
+    (folder / "pairs.tsv").write_text("a b\ta\tyes\nb a c\tb c\tno\nc\ta b c\tyes\n")
+    corpus = [{"source": str(folder / "pairs.tsv")}]
+    return {"data": {"train": corpus, "valid": corpus, "text": [1, 2], "label": 3}, "model": {}}
+
+
+PAIRS = replace(find_task("classification"), sample=pairs, sample_lines=("a\tb c", "b a c\ta", "a b c\tb"))
 
 
 def two_series(folder: Path) -> dict[str, Any]:
@@ -65,7 +76,9 @@ def two_series(folder: Path) -> dict[str, Any]:
     header, *rows = first.read_text().splitlines()
     for name, factor in (("one", 1), ("two", 100)):
         lines = [
-            ",".join([row.split(",")[0], *(str(factor * float(cell or 1)) for cell in row.split(",")[1:]), str(step % 5)])
+            ",".join(
+                [row.split(",")[0], *(str(factor * float(cell or 1)) for cell in row.split(",")[1:]), str(step % 5)]
+            )
             for step, row in enumerate(rows)
         ]
         (folder / f"{name}.csv").write_text("\n".join([f"{header},day", *lines]) + "\n")
@@ -74,35 +87,42 @@ def two_series(folder: Path) -> dict[str, Any]:
     return {**sample, "data": {**sample["data"], **parts, "known": ["day"]}}
 
 
-CASES = {
-    "text, mean": Case("classification", SMALL | {"pooling": "mean", "position": "rotary", "norm": "pre"}),
-    "text, convolutional": Case("classification", {"encoder": {"kind": "convolutional", **LAYERS}}),
+TWO_SERIES = replace(find_task("forecasting"), sample=two_series, sample_lines=())
+TRACED = {
+    "text": Case("classification", SMALL | {"pooling": "mean", "position": "rotary", "norm": "pre"}),
     "text, recurrent": Case(
         "classification", {"pooling": "last", "encoder": {"kind": "recurrent", "width": 8, "layers": 1}}
     ),
     "text in windows": Case("classification", SMALL, WINDOWS),
-    "frames": Case("classification", {"encoder": {"input": {"patch": 3, "stride": 2}}}, task=frames_task.TASK),
-    "sounds": Case("classification", task=sounds_task.TASK),
     "images": Case("classification", task=images_task.TASK),
-    "tagging": Case("tagging", SMALL | {"affixes": 0}),
     "masked": Case("masked"),
     "next-item": Case("next-item"),
     "graphs": Case("graphs"),
-    "nodes": Case("nodes"),
     "links": Case("links"),
-    "forecasting": Case("forecasting"),
+    "forecasting": Case("forecasting", task=TWO_SERIES),
+}
+COMPUTED = TRACED | {
+    "pairs apart": Case("classification", SMALL | {"pairs": "apart", "pooling": "mean"}, task=PAIRS),
+    "tagging": Case("tagging", SMALL | {"affixes": 0}),
+    "frames": Case("classification", {"encoder": {"input": {"patch": 3, "stride": 2}}}, task=frames_task.TASK),
+    "frames, subsampled": Case("classification", {"encoder": {"input": {"subsample": 2}}}, task=frames_task.TASK),
+    "sounds": Case("classification", task=sounds_task.TASK),
+    "nodes": Case("nodes"),
+    "numbers of graphs": Case("graphs", {"pooling": "max", "kind": "gcn"}),
+    "one series": Case("forecasting", {"output": "gaussian", "channels": "together"}),
+    "points": Case("forecasting", {"output": "point", "skip": "average"}, task=TWO_SERIES),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TRACED)
 def test_outputs_are_those_of_the_run(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
+    case = TRACED[name]
     config, net, codecs = case.prepared(tmp_path)
     form: Any = FORMAT.form_of(config)
     assert obstacles(form, config) == [] and FORMAT.fits(config)
     folder = tmp_path / "exported"
     write(form, net, codecs, folder)
-    parity = compare(form, net, codecs, folder, case.lines)
+    parity = compare(form, net, codecs, folder, case.lines(form))
     assert parity is not None and parity.same and parity.largest > 0, parity
     described = json.loads((folder / "config.json").read_text())
     session = onnxruntime.InferenceSession(str(folder / FILE))
@@ -110,5 +130,59 @@ def test_outputs_are_those_of_the_run(name: str, tmp_path: Path) -> None:
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(1.5)
-    changed = compare(form, net, codecs, folder, case.lines)
+    changed = compare(form, net, codecs, folder, case.lines(form))
     assert changed is not None and not changed.same, "the comparison can fail"
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_steps_of_the_graph_are_those_of_the_fields(name: str, tmp_path: Path) -> None:
+    """Standardization, patches, windows and padding of the graph give the outputs of rows that the field pads."""
+    case = COMPUTED[name]
+    config, net, codecs = case.prepared(tmp_path)
+    form: Any = FORMAT.form_of(config)
+    part = part_of(form, net, codecs)
+    with torch.no_grad():
+        comparisons = list(part.comparisons(case.lines(form)))
+        assert any(float(expected.abs().max()) > 1e-3 for _, expected, _ in comparisons)
+        for inputs, expected, answered in comparisons:
+            assert [*map(torch.Tensor.dim, inputs)] == [*map(torch.Tensor.dim, part.example(0))]
+            outputs = part(*inputs)
+            outputs = outputs if answered is None else outputs[answered]
+            torch.testing.assert_close(outputs, expected.to(outputs.dtype), rtol=1e-4, atol=1e-5)
+
+
+def test_obstacles_name_the_settings() -> None:
+    config: Any = load_config({
+        "task": "classification", "data": {"train": []}, "model": SMALL | {"wide": True, "affixes": 100},
+    })  # fmt: skip
+    text = "; ".join(FORMAT.obstacles(config))
+    assert "model.wide=false" in text and "model.affixes=0" in text
+    for task, share in (("graphs", {}), ("next-item", {"share": "none"}), ("nodes", {}), ("links", {})):
+        wide: Any = load_config({"task": task, "data": {"train": []}, "model": {"wide": True} | share})
+        assert "model.wide=false" in "; ".join(FORMAT.obstacles(wide))
+
+
+def test_fields_without_steps_are_refused(tmp_path: Path) -> None:
+    class Other:
+        pass
+
+    config, net, codecs = Case("tagging", SMALL | {"affixes": 0}).prepared(tmp_path)
+    form: Any = FORMAT.form_of(config)
+    with pytest.raises(ConfigError, match=r"its inputs are Other"):
+        part_of(form, net, codecs._replace(fields={"other": Other()}))
+
+
+def test_a_run_is_exported_and_compared_on_its_own_data(tmp_path: Path) -> None:
+    sample = frames_task.TASK.sample(tmp_path)
+    model = sample["model"] | {"encoder": {"input": {"patch": 3, "stride": 2}}}
+    training = {"steps": 1, "warmup": 0, "baseline": False}
+    tables = {**sample, "task": "classification", "train": training, "model": model}
+    run = regard.train(tables, folder=tmp_path / "run", reporter=())
+    report = regard.export(run, tmp_path / "exported", to="onnx", sentences=5)
+    assert report.message.startswith("outputs of 5 rows differ by at most"), report.message
+    assert json.loads((tmp_path / "exported" / "parity.json").read_text())["rows"] == 5
+    assert {path.name for path in (tmp_path / "exported").iterdir()} == {
+        "config.json", FILE, "parity.json", "tokenizer",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="its input is frames"):
+        regard.export(run, tmp_path / "other", to="transformers")

@@ -167,7 +167,7 @@ TASK = Task(
     examples=lambda config, data: cast(LinkExamples, data.valid).lines(),
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,
-    export_form=lambda config: ForwardForm(texts=lambda: iter(())),  # the input is the graph of the run
+    export_form=lambda config: ForwardForm(texts=lambda: iter(()), input="ends"),
     fit_baseline=fit_links_baseline,
     open_baseline=open_links_baseline,
     baseline_outcomes=LinksBaseline.outcomes,

@@ -173,7 +173,7 @@ TASK = Task(
     examples=lambda config, data: _node_names(data.valid),
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,
-    export_form=lambda config: ForwardForm(texts=lambda: iter(())),  # the input is the graph of the run
+    export_form=lambda config: ForwardForm(texts=lambda: iter(()), input="graph"),
     sample_lines=("n0", "n7", "n3"),
     tables=lambda sums, codecs: class_tables(sums, codecs.graph.classes),
     fit_baseline=fit_nodes_baseline,
