@@ -97,3 +97,58 @@ def test_what_cannot_be_an_ensemble_is_refused(runs: list[Path], tmp_path: Path)
         regard.load(labeled, ensemble=[labeled])
     with pytest.raises(ConfigError, match="different tasks"):
         regard.load(runs[0], ensemble=[labeled])
+
+
+@pytest.fixture(scope="module")
+def generators(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two language models of the same text, with other weights and contexts."""
+    folder = tmp_path_factory.mktemp("generators")
+    return [written(folder / str(seed), "abcd", seed, context) for seed, context in ((1, 12), (2, 8))]
+
+
+def written(folder: Path, letters: str, seed: int, context: int) -> Path:
+    """Return a language model of random words of these letters."""
+    draws = random.Random(3)
+    lines = ["".join(draws.choices(letters + " ", k=30)) for _ in range(30)]
+    return regard.train(
+        lines, task="language-model", folder=folder, seed=seed,
+        data={"context": context, "tokenizer": {"kind": "character"}},
+        model={"layers": 1, "width": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0},
+        train={"steps": 30, "learning_rate": 0.02, "threads": 1, "workers": 1, "batch_tokens": 64},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["reference", "float32"])
+@pytest.mark.parametrize("settings", [{"beam": 3}, {"seed": 1}, {"greedy": True}])
+def test_a_generator_with_itself_has_its_own_texts(
+    generators: list[Path], engine: str, settings: dict[str, Any]
+) -> None:
+    alone = regard.load(generators[0], engine=engine)
+    both = regard.load(generators[0], engine=engine, ensemble=[generators[0]])
+    texts = [one.text for one in alone(["ab", "c a", ""], length=30, **settings)]  # beyond the context
+    assert [one.text for one in both(["ab", "c a", ""], length=30, **settings)] == texts
+
+
+def test_the_probabilities_of_generators_are_averaged_at_each_step(generators: list[Path]) -> None:
+    models: list[Any] = [regard.load(run, regard.Generator) for run in generators]
+    both: Any = regard.load(generators[0], ensemble=[generators[1]])
+    tokens = models[0].tokens("abc a")
+    scores = [[token.log_probability for token in model.token_scores(tokens)] for model in (*models, both)]
+    expected = np.logaddexp(scores[0], scores[1]) - math.log(2)
+    np.testing.assert_allclose(scores[2], expected, atol=1e-4)
+    assert not np.allclose(scores[2], scores[0], atol=1e-4), "the second model has no effect"
+    assert both.context == 8
+
+
+def test_the_command_generates_with_the_ensemble(generators: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("ab\nc a\n")
+    expected = [one.text for one in regard.generate(generators[0], ["ab", "c a"], ensemble=[generators[1]], seed=1)]
+    assert expected != [one.text for one in regard.generate(generators[0], ["ab", "c a"], seed=1)]
+    arguments = ["generate", generators[0], tmp_path / "in.txt", "--ensemble", generators[1], "--seed", 1]
+    shown = CliRunner().invoke(build_app(), [*map(str, arguments)]).stdout.splitlines()
+    assert shown == [f"{prompt}{text}".replace("\n", " ") for prompt, text in zip(["ab", "c a"], expected, strict=True)]
+    bulk = CliRunner().invoke(build_app(), [*map(str, arguments), "-o", f"{tmp_path}/out/", "--workers", "1"])
+    assert bulk.exit_code == 0, bulk.output
+    other = written(tmp_path / "other", "xy", 1, 8)
+    with pytest.raises(ConfigError, match="model 2 has another vocabulary"):
+        regard.load(generators[0], ensemble=[other])

@@ -14,7 +14,17 @@ import typer
 
 from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, open_inputs, reader_left
-from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
+from regard.commands.options import (
+    AsJson,
+    CheckpointName,
+    DeviceName,
+    EngineName,
+    Ensemble,
+    Run,
+    Threads,
+    epilog,
+    open_predictor,
+)
 from regard.commands.output import open_output
 from regard.commands.setting_options import takes_settings
 from regard.config.search_settings import GenerationSettings
@@ -76,6 +86,7 @@ def generate(
     as_json: AsJson = False,
     bulk: Bulk = Bulk(),
     engine: EngineName = None,
+    ensemble: Ensemble = None,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -95,6 +106,7 @@ def generate(
     _require_prompts(run, prompt, files, chat=chat)
     chosen = {name: value for name, value in requested.items() if value is not None and name != "seed"}
     opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    opening |= {"ensemble": [str(other.resolve()) for other in ensemble]} if ensemble else {}
     request: dict[str, Any] = {"samples": samples, "seed": requested["seed"], "as_json": as_json}
     if (bulk := bulk.with_files(files, output, folder=True)).requested:
         _generate_in_bulk(bulk, run, chosen, opening, **request, chat=chat)

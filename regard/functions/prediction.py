@@ -132,6 +132,7 @@ def generate(
     device: str | None = None,
     threads: int | None = None,
     engine: str | None = None,
+    ensemble: Sequence[str | Path] = (),
     **settings: Any,
 ) -> list[Generated]:
     """Continue prompts with a language model: ``regard.generate("runs/book", "To be", length=100, seed=1)[0].text``.
@@ -145,9 +146,11 @@ def generate(
         device: see ``regard.load``.
         threads: see ``regard.predict``.
         engine: see ``regard.predict``.
+        ensemble: see ``regard.load``.
         settings: keys of the config section ``generate``, ``seed`` and ``greedy``.
     """
-    model: Any = open_model(run, ("language-model",), load_options(checkpoint, device, threads, engine))
+    loading = load_options(checkpoint, device, threads, engine) | {"ensemble": ensemble}
+    model: Any = open_model(run, ("language-model",), loading)
     lines = inputs_of(model, run, prompts, column)
     if samples == 1:
         return cast("list[Generated]", model.predict(lines, **settings))

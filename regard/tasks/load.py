@@ -59,7 +59,7 @@ def load(
         mapped: memory-map the weights on the CPU, to share them between processes. The checkpoint must not be
             overwritten in place.
         ensemble: further runs of the task, with equal vocabularies: at each step of a search, the probabilities of all
-            models are averaged. For translation.
+            models are averaged. For translation and language models.
         log: receives the engine that ``engine="auto"`` chose.
         options: options of the predictor, such as ``engine`` of a Translator. ``engine="auto"`` chooses the fastest
             engine that is accurate enough, by a trial of a few seconds whose result is saved in ``engine.json``.

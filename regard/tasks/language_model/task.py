@@ -48,6 +48,7 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.baseline import fit_text_baseline, open_ngrams, open_text_baseline
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.engine_trials import CausalTrials
+from regard.tasks.language_model.ensemble import EnsembleGenerator
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.objective import cannot_pack, objective
 from regard.tasks.language_model.outcomes import TextOutcomes
@@ -284,6 +285,7 @@ def _export_form(config: LanguageModelConfig) -> CausalForm:
 
 TASK = Task(
     name="language-model",
+    ensemble=EnsembleGenerator,
     serves=frozenset({"generate"}),
     scores="texts",
     open=_open,
