@@ -247,7 +247,8 @@ def test_a_reversible_model_is_another_function_and_no_engine_or_format_takes_it
     )
     assert layer_obstacle(plain.decoder.layers[0], AttentionReader) is None
     assert layer_obstacle(other.decoder.layers[0], AttentionReader) is not None
-    assert ctranslate2.obstacle(ModelConfig(**SIZES, norm="pre", execution="reversible")) == "its layers are reversible"
+    config = ModelConfig(**SIZES, norm="pre", execution="reversible")
+    assert ctranslate2.obstacles(config) == ["its layers are reversible"]
 
 
 @pytest.mark.parametrize("chunks", [2, 3, 64])

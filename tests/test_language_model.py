@@ -349,7 +349,7 @@ def test_verbs_of_translation_say_that_it_is_none(
     (tmp_path / "a.tsv").write_text("a\tb\n")
     assert cli.run([str(trained) if each == "RUN" else each for each in arguments]) == 2
     told = capfd.readouterr().err
-    needed = ("requires a translation run", "is for a model from text to text; the task of this run is")
+    needed = ("requires a translation run", "a network with a fixed forward pass; the task of this run is")
     assert any(each in told for each in needed) and "language-model" in told
     assert not list(tmp_path.glob("made*"))
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import regard
-from regard.bulk import processes, ray_actors
+from regard.bulk import run as bulk_run
 from regard.cli import run
 from regard.commands import serve_workers
 from regard.commands.server_plan import ServerPlan
@@ -76,7 +76,7 @@ def test_workers_of_a_bulk_job_share_the_quota(
         orders.append(order)
         raise Stopped
 
-    monkeypatch.setattr(ray_actors if on == "ray" else processes, f"run_{'on_ray' if on == 'ray' else on}", record)
+    monkeypatch.setattr(bulk_run, "run_on_ray" if on == "ray" else "run_processes", record)
     (tmp_path / "in.txt").write_text("a\nb\n")
     command = ["translate", str(tiny_run.path), str(tmp_path / "in.txt"), "-o", str(tmp_path / "out"), "--workers", "2"]
     with pytest.raises(Stopped):
