@@ -360,6 +360,14 @@ MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
     "outputs out of order": (with_predictor(call=by_length), "an_output_knows_nothing_of_other_inputs"),
     "draws that go by the place": (with_predictor(call=in_company), "an_output_knows_nothing_of_other_inputs"),
     "a text taken for a list": (with_predictor_changed(is_one=lambda inputs: False), "inputs_are_one_or_any_iterable"),
+    "vectors that depend on the number of inputs": (
+        with_predictor_changed(embeddings=lambda inputs, layer, pooling: np.full((len(inputs), 2), len(inputs))),
+        "an_embedding_is_a_vector_of_its_input",
+    ),
+    "vectors of one layer for all": (
+        with_predictor_changed(embeddings=lambda inputs, layer, pooling: np.ones((len(inputs), 2))),
+        "an_embedding_is_a_vector_of_its_input",
+    ),
     "an output of several lines": (with_predictor(write=several_lines), "an_output_is_one_line"),
     "JSON that is none": (with_predictor(write=no_json), "an_output_is_one_line"),
     "an objective that teaches nothing": (
