@@ -63,7 +63,7 @@ def test_an_option_of_another_kind_of_label_is_refused() -> None:
         model = object.__new__(SupervisedPredictor)
         model.codec = SupervisedCodecs({}, make_answer(LabeledDataConfig(train=(), label_kind=kind)))  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=f"unknown setting {option}"):
-            model(["text"], **{option: 0.3})
+            model.predict(["text"], **{option: 0.3})
 
 
 def test_film_times_of_midi_are_refused(tmp_path: Path) -> None:

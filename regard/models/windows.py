@@ -37,7 +37,7 @@ class Windows:
         """Return the sum of the vectors of each row's windows, in their order."""
         return self._table(vectors).sum(1)
 
-    def _table(self, values: Float[Tensor, "windows features"]) -> Float[Tensor, "rows windows features"]:
+    def _table(self, values: Float[Tensor, "encoded features"]) -> Float[Tensor, "rows windows features"]:
         if self.is_traced:
             return values.view(self.rows, self.number, values.shape[-1])
         table = values.new_zeros(self.rows, self.number, values.shape[-1])
