@@ -165,9 +165,9 @@ def serve(
 
     POST /v1/predict serves runs of any task, POST /v1/translate translation runs, POST /v1/generate language models;
     /openapi.json describes them. Each option can be set by a variable, such as REGARD_SERVE_PORT, or in the file
-    --config. Clients of OpenAI (/v1/completions, /v1/models), LibreTranslate (/translate, /detect,
-    /languages, /translate_file) and DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work without
-    changes. /metrics serves Prometheus.
+    --config. Clients of OpenAI, LibreTranslate and DeepL work without changes: /v1/chat/completions, /v1/completions,
+    /v1/embeddings, /v1/audio/transcriptions, /v1/models; /translate, /detect, /languages, /translate_file;
+    /v2/translate, /v2/glossaries, /v2/languages, /v2/usage. /metrics serves Prometheus.
     """
     settings = {
         "body_bytes": body_limit, "file_bytes": file_limit, "texts": batch_limit, "characters": char_limit,

@@ -18,7 +18,7 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 
 def _with_one_place(template: str) -> str:
     if template.count(PLACE) != 1:
-        raise ValueError(f"a template contains {PLACE} exactly once")
+        raise ValueError(f"a template must contain {PLACE} exactly once")
     return template
 
 
@@ -83,8 +83,8 @@ class ChatConfig(BaseModel):
         for role, text in messages:
             template = templates[role]
             if template is None:
-                why = "its chat template lacks the key `system`"
-                raise ConfigError("this model takes no system message", why=why)
+                why = "the section `chat` of its config has no key `system`"
+                raise ConfigError("this model does not support system messages", why=why)
             before, _, after = template.partition(PLACE)
             yield ChatPart(before, is_template=True)
             yield ChatPart(text.strip() if self.strip else text, is_template=False)
@@ -98,11 +98,14 @@ class ChatConfig(BaseModel):
 
 
 def require_messages(messages: object) -> list[Message]:
-    """Return the messages of a conversation; ConfigError if it is none.
+    """Return the messages of a conversation.
 
     Args:
         messages: objects with ``role`` and ``content``, as in OpenAI's API: optionally a system message, then messages
             of user and assistant in turn, the last one of the user. A text is one message of the user.
+
+    Raises:
+        ConfigError: the messages are not such a conversation.
     """
     if isinstance(messages, str):
         return [Message("user", messages)]

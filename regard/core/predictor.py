@@ -109,7 +109,7 @@ class Predictor(ABC, Generic[Output]):
         """Return a vector for each input, (inputs, width); for one input, (width,).
 
         Args:
-            inputs: as of a call.
+            inputs: one input, an iterable of inputs, or a table, as in a call.
             layer: the states after this number of layers of a Transformer; negative numbers count from the end.
                 Default: the output of the encoder, or of a language model before its output layer.
             pooling: ``mean`` or ``max`` over the positions of an input, or its ``first`` or ``last`` position.

@@ -137,6 +137,8 @@ def generate(
 ) -> list[Generated]:
     """Continue prompts with a language model: ``regard.generate("runs/book", "To be", length=100, seed=1)[0].text``.
 
+    For conversations, use ``regard.load(run).chat``.
+
     Args:
         run: the run folder.
         prompts: see ``inputs`` of ``regard.predict``.

@@ -41,7 +41,7 @@ def score(
         threads: the number of CPU threads. Default: all.
 
     Returns:
-        For pairs, the log probabilities of the tokens of each target, in nats; for texts, a score with ``nll``,
+        For pairs, the log-probabilities of the tokens of each target, in nats; for texts, a score with ``nll``,
         ``tokens`` and ``bits_per_byte``.
 
     Raises:

@@ -65,6 +65,9 @@ def study(
         data: the folder of corpora, for a study that requires one.
         options: settings of the study, by name.
         threads: the number of CPU threads. Default: all.
+
+    Raises:
+        ConfigError: if the study does not exist, or an argument does not apply to it.
     """
     if threads is not None:
         torch.set_num_threads(threads)

@@ -38,8 +38,8 @@ def train(
 ) -> Path:  # fmt: skip
     """Train a run to its end and return its folder: ``regard.train("reviews.csv", train={"minutes": 5})``.
 
-    The same call resumes an unfinished run, if ``name`` or ``folder`` is set; Ctrl-C raises KeyboardInterrupt. Of
-    several ranks, each calls this.
+    The same call resumes an unfinished run, if ``name`` or ``folder`` is set; Ctrl-C raises KeyboardInterrupt. With
+    several ranks, each rank calls this function.
 
     Args:
         what: names of files, or a recipe, as for ``regard train``; or data that the program holds, which are written

@@ -92,7 +92,7 @@ def enable(name: str) -> None:
     The name is added to ``REGARD_PLUGINS``, because child processes need the same parts.
 
     Raises:
-        ConfigError: if there is no such distribution or module, or it cannot be imported.
+        ConfigError: if the distribution or module does not exist, or cannot be imported.
     """
     if name in _ENABLED:
         return
@@ -142,7 +142,7 @@ def require_plugins(needed: Any, where: str) -> None:
     """Raise ConfigError unless the distributions that a run was trained with are installed, and listed.
 
     Args:
-        needed: what ``recorded`` returned in training, read from a run folder; None without plugins.
+        needed: the result of ``recorded`` in training, read from a run folder; None without plugins.
         where: the run folder.
     """
     if not isinstance(needed, Mapping) or not needed:
@@ -154,7 +154,7 @@ def require_plugins(needed: Any, where: str) -> None:
         why = "it was trained with a part of this distribution, which is not installed"
         help = f"install {name}, then: {VARIABLE}={name} regard …"
         if kinds:
-            why = f"its parts {', '.join(map(repr, kinds))} are not imported unasked"
+            why = f"its parts {', '.join(map(repr, kinds))} are imported only if {VARIABLE} lists it"
             help = f"if you trust it: {VARIABLE}={name} regard …"
         if name not in enabled:
             raise ConfigError(f"the run needs the plugin {name} {version}", where=where, why=why, help=help)

@@ -1,8 +1,9 @@
 """Spans of requests for OpenTelemetry, exported if the standard variables ``OTEL_…`` request it.
 
 A request has a span of the server, which continues the trace of the header ``traceparent``. Each call of a model has
-three spans below it. ``queue`` ends when the last input leaves the queue, ``batch`` with the first token of an input,
-and ``generation`` with the last result. They contain no text. FastAPI's own spans have the query, which may be a text.
+spans below it. ``queue`` ends when the last input leaves the queue, ``batch`` with the first token of a search, and
+``generation`` with the last result. Only searches have ``batch``. Spans contain no text. FastAPI's own spans have the
+query, which may be a text.
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ def read_chat(folder: Path, tokenizer: Tokenizer) -> ImportedChat:
     Args:
         folder: the folder of the foreign model.
         tokenizer: the imported tokenizer.
-
     """
     try:
         settings = _json_if_exists(folder / "tokenizer_config.json")

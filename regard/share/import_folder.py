@@ -27,8 +27,11 @@ SMALL = 1 << 20
 class Toolkit(NamedTuple):
     """A translation toolkit.
 
-    ``files``: patterns of files that its folders have next to the checkpoint. ``names``: names of its best checkpoint;
-    ``pattern``: of any checkpoint. ``read``: (folder, run, checkpoint) → the imported run.
+    Attributes:
+        files: patterns of files that its folders have next to the checkpoint.
+        names: names of its best checkpoint.
+        pattern: the pattern of names of all checkpoints.
+        read: (folder, run, checkpoint) → the imported run.
     """
 
     files: tuple[str, ...]

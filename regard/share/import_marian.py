@@ -29,6 +29,10 @@ from regard.tasks.translation.write_run import plan_without_training, write_run
 def import_marian(folder: Path, path: Path) -> RunFolder:
     """Import the Marian model of a folder as a run at ``path``, and return the run. A failure leaves nothing behind.
 
+    Args:
+        folder: the folder of the foreign model.
+        path: the folder of the run.
+
     Raises:
         ModelError: the folder cannot be imported.
     """

@@ -147,7 +147,7 @@ class _Rendering:
         if value is UNDEFINED:
             return ""
         if value is not None and not isinstance(value, str | int):
-            raise Unsupported("it writes a value that is no text")
+            raise Unsupported("it writes a value that is not a text")
         return str(value)
 
     def _loop(self, node: nodes.For) -> Iterator[str]:
@@ -155,7 +155,7 @@ class _Rendering:
             raise _unsupported(node)
         items = self._value(node.iter)
         if not isinstance(items, list):
-            raise Unsupported("it loops over a value that is no list")
+            raise Unsupported("it loops over a value that is not a list")
         self._scopes.append({})
         if node.test is not None:
             items = [item for item in items if self._holds_for(node.target.name, item, node.test)]
@@ -316,7 +316,7 @@ def _item(value: Any, key: Any) -> Any:
         return value.get(key, UNDEFINED)
     if isinstance(value, str | list) and type(key) is int:
         return value[key] if -len(value) <= key < len(value) else UNDEFINED
-    raise Unsupported(f"it uses {str(key)[:50]!r} of a value that is no object")
+    raise Unsupported(f"it uses {str(key)[:50]!r} of a value that is not an object")
 
 
 def _comparable(left: Any, right: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Networks of supervised tasks as graphs from raw inputs to outputs, by the type of input.
+"""Networks of supervised tasks as ONNX graphs from raw inputs to outputs, by the type of input.
 
 Fixed steps around the network, such as standardization by the numbers of training, are part of the graph.
 """

@@ -1,4 +1,4 @@
-"""Networks over tables of time series and over graphs, as graphs of another runtime."""
+"""Networks over time series and over graphs of nodes as ONNX graphs."""
 
 from __future__ import annotations
 

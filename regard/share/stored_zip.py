@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 END, END64, LOCATOR = b"PK\5\6", b"PK\6\6", b"PK\6\7"
 CENTRAL, LOCAL = struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s5H3L2H")
-MOST_MEMBERS, DIRECTORY = 100_000, 1 << 24  # members, and bytes of their headers
+MAX_MEMBERS, MAX_DIRECTORY = 100_000, 1 << 24  # members, and bytes of their headers
 COMMENT = 1 << 16
 WIDE = 0xFFFFFFFF  # a number that is stored in a field of 64 bits instead
 
@@ -46,7 +46,7 @@ def read_members(file: IO[bytes]) -> dict[str, Member]:
 
 
 def _directory(file: IO[bytes], size: int) -> tuple[int, int, int]:
-    """Return where the headers of all members start, their number and their bytes."""
+    """Return the offset of the headers of all members, the number of members, and the bytes of the headers."""
     tail_start = max(0, size - COMMENT - 22)
     tail = _read(file, tail_start, size - tail_start)
     place = tail.rfind(END)
@@ -61,7 +61,7 @@ def _directory(file: IO[bytes], size: int) -> tuple[int, int, int]:
             raise ValueError("its directory is damaged")
         count, length, first = struct.unpack("<3Q", header[32:56])
         end = record
-    if count > MOST_MEMBERS or length > DIRECTORY or first + length > end:
+    if count > MAX_MEMBERS or length > MAX_DIRECTORY or first + length > end:
         raise ValueError("its directory states more members than the file has")
     return first, count, length
 
@@ -110,7 +110,7 @@ def _wide(extra: bytes, *numbers: int) -> list[int]:
 
 
 def _start(file: IO[bytes], name: str, offset: int) -> int:
-    """Return where the bytes of a member start, after its own header, whose name must be the same."""
+    """Return the offset of the bytes of a member, after its own header, whose name must be the same."""
     header = _read(file, offset, LOCAL.size)
     if len(header) < LOCAL.size or header[:4] != b"PK\3\4":
         raise ValueError(f"the header of {name[:100]!r} is damaged")

@@ -39,7 +39,7 @@ STORAGES = {
 class StoredTensor(NamedTuple):
     """A tensor whose numbers are still in the file: its type, its shape, and its view of a storage."""
 
-    kind: str
+    kind: str  # of its numbers, as safetensors names it
     dtype: torch.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,7 +59,15 @@ class StoredTensor(NamedTuple):
 
 
 class TorchFile:
-    """An open file: ``value`` is its content, in which tensors are objects; ``tensors`` finds those of a table."""
+    """An open file of ``torch.save``.
+
+    Args:
+        path: the path of the file, for errors.
+        file: the open file.
+
+    Attributes:
+        value: the content of the file, in which tensors are ``PickledObject``; ``tensors`` reads those of a table.
+    """
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path, self._file = path, file

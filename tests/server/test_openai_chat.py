@@ -124,7 +124,7 @@ USER = {"role": "user", "content": "a"}
         ({"messages": [USER | {"tool_calls": [TOOL]}]}, "tool_calls is not supported"),
         ({"messages": [USER | {"content": [IMAGE]}]}, "a part of the type 'image_url' is not supported"),
         ({"messages": [USER | {"content": None}]}, "`content` must be a text"),
-        ({"messages": [{"role": "system", "content": "a"}, USER]}, "takes no system message"),
+        ({"messages": [{"role": "system", "content": "a"}, USER]}, "does not support system messages"),
         ({"messages": [USER | {"content": "xyz"}]}, "no piece for 'x', 'y', 'z'"),
         ({"messages": [USER | {"content": "a" * 12}]}, "the conversation has 14 tokens; the model attends to 12"),
         ({"messages": [USER | {"content": "a" * 101}]}, "exceeds text limit (100)"),

@@ -29,7 +29,9 @@ Length = Annotated[int, Field(ge=1, lt=2**63)] | None
 class ChatRequest(SamplingRequest):
     """Request for replies to a conversation. Other settings of `/v1/generate` (`top_k`, …) are also accepted."""
 
-    messages: list[Any] = Field(description="Objects with `role` (`system`, `user`, `assistant`) and `content`.")
+    messages: list[Any] = Field(
+        description="Objects with `role` (`system`, `developer`, `user`, `assistant`) and `content`."
+    )
     max_tokens: Length = Field(None, description="Maximum number of tokens; left out: that of the run.")
     max_completion_tokens: Length = Field(None, description="The same as `max_tokens`, and preferred to it.")
 
