@@ -19,10 +19,16 @@ def average(run: str | Path, *, last: int | None = None, steps: Sequence[int] | 
         run: the run folder.
         last: the number of last checkpoints. Default: 10.
         steps: the checkpoints of these steps instead.
+
+    Raises:
+        ConfigError: if both are set, or ``last`` is below 1.
+        ModelError: if a checkpoint is missing or damaged.
     """
     if last is not None and steps is not None:
         raise ConfigError("last and steps cannot be combined", help="use only one of them")
-    return average_run(RunFolder.open(Path(run)), last=last or 10, steps=steps)
+    if last is not None and last < 1:
+        raise ConfigError(f"last must be at least 1, not {last}", where="last")
+    return average_run(RunFolder.open(Path(run)), last=10 if last is None else last, steps=steps)
 
 
 def export(
@@ -45,7 +51,7 @@ def export(
         pooling: for sentence-transformers: ``mean``, ``max``, ``first`` or ``last``. Default: ``mean``.
 
     Raises:
-        ConfigError: if the format cannot represent the model.
+        ConfigError: if the format does not exist, or cannot represent the model.
     """
     source = None if source is None else Path(source)
     return export_run(

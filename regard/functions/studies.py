@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.comparison.plan import plan_comparison
-from regard.errors import TrainingError
+from regard.errors import ConfigError, TrainingError
 from regard.studies.catalog import find_study
 from regard.studies.record import record_study
 
@@ -69,6 +69,8 @@ def study(
     Raises:
         ConfigError: if the study does not exist, or an argument does not apply to it.
     """
+    if seeds < 1:
+        raise ConfigError(f"seeds must be at least 1, not {seeds}", where="seeds")
     if threads is not None:
         torch.set_num_threads(threads)
     return record_study(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.core.installation import extra_command
 from regard.core.task_table import locate
+from regard.core.wording import did_you_mean
 from regard.data.text_files import read_lines
 from regard.errors import ConfigError
 
@@ -102,6 +103,9 @@ def export_formats(name: str) -> list[ExportFormat]:
 
 def export_format(name: str, config: Any, where: str) -> ExportFormat:
     """Return the format of this name that writes runs of a config. Raises ConfigError if none does."""
+    if name not in EXPORT_FORMATS:
+        why = f"the formats are {', '.join(EXPORT_FORMATS)}"
+        raise ConfigError(f"unknown format {name!r}", where=where, why=why, help=did_you_mean(name, EXPORT_FORMATS))
     formats = export_formats(name)
     for format in formats:
         if format.fits(config):

@@ -44,7 +44,7 @@ def export_run(
         pooling: the pooling of vectors over the positions of a text; None for the default.
 
     Raises:
-        ConfigError: if the format cannot represent the model.
+        ConfigError: if the format does not exist, or cannot represent the model.
     """
     opened = RunFolder.open(run)
     format = export_format(to, opened.config, str(run))

@@ -186,6 +186,10 @@ def test_averages_and_imports_are_functions(tiny_copy: Any, tmp_path: Path) -> N
     assert package.average(tiny_copy.path, last=2)
     with pytest.raises(package.ConfigError, match="cannot be combined"):
         package.average(tiny_copy.path, last=2, steps=[1])
+    with pytest.raises(package.ConfigError, match="last must be at least 1"):
+        package.average(tiny_copy.path, last=0)
+    with pytest.raises(package.ConfigError, match="seeds must be at least 1"):
+        package.study("waiting", seeds=0)
     with pytest.raises(package.ModelError):
         package.import_model(tmp_path, tmp_path / "run")
 

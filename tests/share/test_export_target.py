@@ -73,3 +73,8 @@ def test_settings_of_the_user_stay_and_are_refused_with_all_reasons(tmp_path: Pa
     assert "its pooling is mean" in message and "swiglu" in message and "--for transformers" in message
     with pytest.raises(ConfigError, match="a model from text to text"):
         find_config([file], [], [], target=ExportTarget("marian"))
+
+
+def test_an_unknown_format_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown format 'onx'(.|\n)*did you mean onnx"):
+        find_config([written(tmp_path, "rows.csv")], [], [], target=ExportTarget("onx"))
