@@ -136,7 +136,7 @@ def _other_tasks(text: int, body: int) -> list[WorstRequest]:
         _json("completions, echo", "/v1/completions", generation | {"prompt": prompt[:text // 4], "echo": True}),
         _json("completions, stream", "/v1/completions", generation | {"echo": True, "stream": True}),
         _json("chat", "/v1/chat/completions", _chat(["abcdefg"])),
-        _json("chat of many messages", "/v1/chat/completions", _chat([""] * body // 50 | 1)),
+        _json("chat of many messages", "/v1/chat/completions", _chat([""] * (body // 50 | 1))),
         _json("inspection", "/v1/inspect", {"model": "mean", "text": repeated("1 ", min(text, 1_000))}),
     ]  # fmt: skip
 

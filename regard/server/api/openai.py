@@ -114,9 +114,9 @@ def router(service: Service) -> APIRouter:
     @routes.post(CHAT, response_model=ChatCompletion, responses=RESPONSES | {200: EVENT_STREAM})
     async def chat_completions(body: ChatRequest, request: Request) -> Any:
         """Reply to a conversation, for clients of OpenAI's chat completions."""
-        messages = await off_loop(body.checked)
+        messages, text = await off_loop(body.conversation)
         generation = GenerationRequest(
-            ["".join(message.text for message in messages)], body.model, body.settings(), body.n or 1,
+            [text], body.model, body.settings(), body.n or 1,
             credentials(request, "Bearer"), length_name=body.length_name, messages=messages,
         )  # fmt: skip
         opened = await generation.open(service)

@@ -40,17 +40,18 @@ class ChatRequest(SamplingRequest):
         """The name of the field with the length, for errors."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
-    def checked(self) -> list[Message]:
-        """Return the messages; raise ApiError for unsupported fields and invalid messages."""
+    def conversation(self) -> tuple[list[Message], str]:
+        """Return the messages, and their texts as one; raise ApiError for unsupported fields and invalid messages."""
         for name, harmless in UNSUPPORTED.items():
             value = (self.model_extra or {}).pop(name, None)
             if value and value != harmless:
                 raise ApiError(400, f"Invalid request: {name} is not supported")
         self.refuse_unknown()
         try:
-            return require_messages(self.messages)
+            messages = require_messages(self.messages)
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+        return messages, "".join(message.text for message in messages)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of generation, by the names of ``GenerateRequest``."""
