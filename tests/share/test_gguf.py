@@ -90,12 +90,12 @@ def test_logits_are_those_of_the_run(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_llama_cpp_computes_the_same(name: str, tmp_path: Path) -> None:
-    """The tokens are equal, and the log-probabilities to 1e-3: llama.cpp keeps keys and values in 16 bits."""
+    """With keys and values in 32 bits, which llama.cpp keeps in 16 by default."""
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     config, tokenizer = config_of(MODELS[name], "byte-bpe"), tokenizer_of("byte-bpe")
     model = model_of(config, len(tokenizer))
     write(model, config, tokenizer, tmp_path / FILE)
-    read = llama_cpp.Llama(str(tmp_path / FILE), n_ctx=64, logits_all=True, n_threads=1, verbose=False)
+    read = llama_cpp.Llama(str(tmp_path / FILE), n_ctx=64, logits_all=True, n_threads=1, type_k=0, type_v=0, verbose=False)
     for text in TEXTS:
         ids = [BEGIN, *tokenizer.encode(text)]
         assert read.tokenize(text.encode(), special=False) == ids
@@ -104,7 +104,7 @@ def test_llama_cpp_computes_the_same(name: str, tmp_path: Path) -> None:
         valid = torch.ones(1, len(ids[:40]), dtype=torch.bool)
         ours = model.head(model(torch.tensor([ids[:40]]), Span.of(valid)).features)[0].log_softmax(-1)
         theirs = torch.from_numpy(read.scores[: len(ids[:40])].copy()).log_softmax(-1)
-        assert torch.allclose(theirs, ours, rtol=0, atol=1e-3)
+        assert torch.allclose(theirs, ours, rtol=0, atol=1e-4)
 
 
 def test_the_tokenizer_is_in_the_file(tmp_path: Path) -> None:
