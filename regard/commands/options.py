@@ -152,9 +152,11 @@ def open_predictor(
 
 def set_up(device: str | None, threads: int | None) -> None:
     """Set the number of threads, and raise ConfigError if the device does not exist."""
+    from regard.core.tensors import require_device
+
     set_threads(threads)
     if device is not None:
-        _require_device(device)
+        require_device(device, "--device")
 
 
 def _log(line: str) -> None:
@@ -166,18 +168,6 @@ def _warn_if_emulated(engine: RequestedEngine | None, device: str) -> None:
 
     if engine == "bfloat16" and device == "cpu" and not bfloat16_in_hardware():
         typer.echo("note: this processor emulates bfloat16, which is slower than float32 (the default)", err=True)
-
-
-def _require_device(device: str) -> None:
-    """Raise ConfigError if torch cannot use the device."""
-    import torch
-
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, ImportError) as error:  # depends on the device and the build of torch
-        why = str(error).strip().splitlines()[0]
-        what = f"the device {device} is not available"
-        raise ConfigError(what, where="--device", why=why, help="regard doctor") from error
 
 
 def checkpoint_name(run: Path, checkpoint: str | None) -> str:

@@ -10,9 +10,19 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.errors import ModelError
+from regard.errors import ConfigError, ModelError
 
 Tree = TypeVar("Tree")
+
+
+def require_device(device: str, where: str = "device") -> None:
+    """Raise ConfigError, with the option ``where``, if torch cannot use the device."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:  # depends on the device and the build of torch
+        why = str(error).strip().splitlines()[0]
+        what = f"the device {device} is not available"
+        raise ConfigError(what, where=where, why=why, help="regard doctor") from error
 
 
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from regard.bulk.run import BulkRequest, BulkResult, process_files
 from regard.core.wording import pluralize
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.functions.opening import RunPath
 
 
@@ -47,6 +47,8 @@ def predict_files(
         "verb": "predict", "settings": settings, "json": json, "seed": None, "checkpoint": checkpoint,
         "device": device, "threads": threads,
     }  # fmt: skip
+    if on not in (None, "ray"):
+        raise ConfigError(f"unknown value {on!r}", where="on", help='on="ray", or leave it out for processes')
     request = BulkRequest(
         [Path(file) for file in files], Path(output), column, workers, on, shard, block, merge
     )  # fmt: skip

@@ -31,9 +31,10 @@ def forecast(
         threads: see ``regard.predict``.
         settings: ``horizon`` and ``level``.
     """
-    model: Any = open_model(run, ("forecasting",), load_options(checkpoint, device, threads))
+    loading = load_options(checkpoint, device, threads)
     if not (paths := paths_in(tables)):
-        return predict_with(run, tables, ("forecasting",), None, load_options(checkpoint, device, threads), settings)
+        return predict_with(run, tables, ("forecasting",), None, loading, settings)
+    model: Any = open_model(run, ("forecasting",), loading)
     data = model.config.data
     windows = [window_at(series, begin, data) for path in paths for series in series_in(path, data)]
     return cast("list[Forecast]", model.predict(windows, **without_none(settings)))

@@ -165,6 +165,12 @@ def kernels_missing(weight: Tensor) -> str | None:
     return find().reason
 
 
+def require_engine(engine: object) -> None:
+    """Raise ConfigError unless this is the name of an engine."""
+    if engine not in (names := (*get_args(Engine), "auto")):
+        raise ConfigError(f"unknown engine {engine!r}", where="engine", help=f"use one of {', '.join(names)}")
+
+
 def possible(engine: RequestedEngine | None, reason: str | None, missing: str | None) -> Engine:
     """Return the requested engine, or by default the best one with the model's own outputs.
 
@@ -175,10 +181,9 @@ def possible(engine: RequestedEngine | None, reason: str | None, missing: str | 
     """
     if engine is None:
         return "float32" if reason is None else "reference"
-    if engine == "auto" or engine not in get_args(Engine):
-        why = "auto requires a run folder: use regard.load" if engine == "auto" else None
-        help = f"use one of {', '.join(get_args(Engine))}"
-        raise ConfigError(f"unknown engine {engine!r}", where="engine", why=why, help=help)
+    require_engine(engine)
+    if engine == "auto":
+        raise ConfigError("engine auto requires a run folder", where="engine", help="use regard.load")
     if engine == "int8" and reason is None and missing is not None:
         raise ConfigError(
             "the model cannot decode in int8", where="engine", why=f"8-bit products need the C kernels: {missing}",

@@ -15,7 +15,9 @@ from regard.core.predictor import LoadCall, Predictor
 from regard.core.processor import limit_threads
 from regard.core.task import Report
 from regard.core.task_table import locate
+from regard.core.tensors import require_device
 from regard.errors import ConfigError
+from regard.inference.decoding import require_engine
 from regard.runs.baseline_choice import read_choice
 from regard.runs.checkpoint import load as read_checkpoint
 from regard.runs.run_folder import RunFolder
@@ -65,9 +67,11 @@ def load(
             engine that is accurate enough, by a trial of a few seconds whose result is saved in ``engine.json``.
 
     Raises:
-        ConfigError: if the predictor is not of that class.
+        ConfigError: if the predictor is not of that class, or for an unknown device or engine.
         ModelError: if the run folder is incomplete or damaged.
     """
+    if options.get("engine") is not None:
+        require_engine(options["engine"])
     run = RunFolder.open(Path(path))
     loading: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "mapped": mapped, **options}
     predictor = _baseline(run) if run.is_baseline(checkpoint) else _predictor(run, log, **loading)
@@ -139,6 +143,8 @@ def load_net(
         mapped: see ``load``.
     """
     limit_threads()
+    if device is not None:
+        require_device(device)
     run = RunFolder.open(Path(path))
     task = run.task
     codecs, spec = task.open(run)

@@ -49,6 +49,7 @@ ELSEWHERE: dict[str, str] = {
     "metric": "metrics",
     "rank_timeout": "an option of processes that a scheduler starts",
     "folds": "regard.cross_validate",
+    "chat": "model.chat of a Generator",
     "errors": "outcomes=True returns all",
     "sort": "outcomes=True returns all",
     "against": "regard.evaluate of both runs",
@@ -235,3 +236,15 @@ def test_forecasts_and_anomalies_are_those_of_the_predictor(runs: dict[str, Path
     (leveled,) = package.anomalies(runs["forecasting"], path, budget="1/10 rows", level=True)
     assert leveled.threshold != found.threshold
     assert len(found.alarms) > len(fewer.alarms) and averaged.threshold != found.threshold
+
+
+@pytest.mark.parametrize("kind", ["classification", "translation", "forecasting"])
+@pytest.mark.parametrize(("name", "message"), [("device", "the device quick is not"), ("engine", "unknown engine")])
+def test_an_unknown_device_or_engine_is_an_error(runs: dict[str, Path], kind: str, name: str, message: str) -> None:
+    with pytest.raises(package.ConfigError, match=message):
+        package.load(runs[kind], **{name: "quick"})
+
+
+def test_files_are_predicted_by_processes_or_ray(runs: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(package.ConfigError, match="unknown value 'dask'"):
+        package.predict_files(runs["classification"], tmp_path / "in.txt", output=tmp_path / "out", on="dask")  # type: ignore[arg-type]

@@ -95,7 +95,9 @@ def test_llama_cpp_computes_the_same(name: str, tmp_path: Path) -> None:
     config, tokenizer = config_of(MODELS[name], "byte-bpe"), tokenizer_of("byte-bpe")
     model = model_of(config, len(tokenizer))
     write(model, config, tokenizer, tmp_path / FILE)
-    read = llama_cpp.Llama(str(tmp_path / FILE), n_ctx=64, logits_all=True, n_threads=1, type_k=0, type_v=0, verbose=False)
+    read = llama_cpp.Llama(
+        str(tmp_path / FILE), n_ctx=64, logits_all=True, n_threads=1, type_k=0, type_v=0, verbose=False
+    )
     for text in TEXTS:
         ids = [BEGIN, *tokenizer.encode(text)]
         assert read.tokenize(text.encode(), special=False) == ids
