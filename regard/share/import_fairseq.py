@@ -110,7 +110,8 @@ def import_fairseq(folder: Path, path: Path, weights: Path) -> RunFolder:
         content = mapping_of(file.value)
         options = _options(content, weights)
         settings = settings_of(FairseqModel, options, weights)
-        name = str(options.get("arch") or options.get("_name") or "")
+        name = options.get("arch") or options.get("_name")
+        name = name if isinstance(name, str) else ""  # the text of a nested value may be endless
         task = "" if "transformer" in name else f"its architecture is {name[:50] or 'not stated'}"
         require_none([*filter(None, [task]), *settings.obstacles()], TOOLKIT, weights)
         tensors = ForeignTensors(weights, TensorTable(file, file.tensors(content.get("model"))))

@@ -151,7 +151,8 @@ def _width(stored: Mapping[str, StoredTensor], where: Path) -> int:
 
 def _vocabularies(vocab: Any, where: Path) -> tuple[MarianVocabulary, MarianVocabulary]:
     """Return the pieces of source and target."""
-    by_side = mapping_of(vocab) if not isinstance(vocab, list) else dict(pair for pair in vocab if len(pair) == 2)
+    pairs = [pair for pair in vocab if isinstance(pair, tuple) and len(pair) == 2] if isinstance(vocab, list) else []
+    by_side = {name: value for name, value in pairs if isinstance(name, str)} or mapping_of(vocab)
     start = by_side.get("decoder_start_token", BEGIN)
     sides = []
     for name in ("src", "tgt"):

@@ -34,6 +34,8 @@ def read_members(file: IO[bytes]) -> dict[str, Member]:
     for name, offset, bytes_stored in _entries(_read(file, first, length), count):
         if name in members:
             raise ValueError(f"it has two members {name[:100]!r}")
+        if offset > size:  # a far larger one cannot be sought
+            raise ValueError(f"the member {name[:100]!r} starts after the end of the file")
         start = _start(file, name, offset)
         if start + bytes_stored > first:
             raise ValueError(f"the member {name[:100]!r} is longer than the file")

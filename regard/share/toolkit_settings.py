@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.core.installation import extra_command
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ModelError
 from regard.share.marian_folder import SMALL, FolderSettings, bytes_of, invalid_folder, validation_as_model_error
 
+MERGE = "tag:yaml.org,2002:merge"
 Settings = TypeVar("Settings", bound=FolderSettings)
 
 
@@ -32,13 +33,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError("yaml is not installed", why=str(error), help=extra_command("import")) from error
 
     class Loader(yaml.SafeLoader):
-        pass
+        def flatten_mapping(self, node: Any) -> None:
+            """Refuse merge keys: a few lines of them can state billions of keys."""
+            if any(key.tag == MERGE for key, _ in node.value):
+                raise ValueError("it has a merge key `<<`; write its keys out")
+            super().flatten_mapping(node)
 
     Loader.add_multi_constructor("!", _untagged)
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", _untagged)
     try:
         document = yaml.load(bytes_of(path, SMALL).decode("utf-8"), Loader=Loader)
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError, AttributeError) as error:
+    except ModelError:
+        raise
+    except Exception as error:  # numbers, dates and tags of a file may fail in any way
         raise invalid_folder(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
     if not isinstance(document, dict):
         raise invalid_folder(path, "it is not a mapping")

@@ -24,6 +24,7 @@ from regard.share.stored_zip import Member, read_members
 
 PICKLE, OPCODES = 1 << 26, 4_000_000  # bytes and opcodes of the pickle: more than any vocabulary needs
 DIMENSIONS = 8
+SHARED = 8  # times the bytes of the file that its tensors may have together: some share a storage
 MAGIC = 0x1950A86A20F9469CFC6C  # first value of a file of torch before 1.6
 REBUILT = ("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor")
 PARAMETER = "torch._utils _rebuild_parameter"
@@ -78,11 +79,15 @@ class TorchFile:
 
     def tensors(self, table: Any) -> dict[str, StoredTensor]:
         """Return the tensors of a state dict by name. ModelError if one is damaged or larger than the file."""
-        tensors = {}
+        tensors: dict[str, StoredTensor] = {}
+        left = SHARED * self._size
         for name, value in mapping_of(table).items():
             if isinstance(value, PickledObject) and (view := _view(value)) is not None:
                 try:
                     tensors[name] = self._checked(view)
+                    left -= math.prod(tensors[name].shape) * tensors[name].dtype.itemsize
+                    if left < 0:
+                        raise ValueError(f"it and the tensors before it are {SHARED} times larger than the file")
                 except (ValueError, TypeError, KeyError, OverflowError) as error:
                     raise invalid_folder(self.path, f"the tensor {name[:200]}: {error}") from error
         return tensors

@@ -116,6 +116,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "huge": (lambda content: vars(content["opt"]).update(transformer_ff=1 << 20), "the config implies [1048576, 16]"),
     "too many layers": (lambda content: vars(content["opt"]).update(layers=100_000), "less than or equal to 1000"),
     "integers": (lambda content: content["generator"].update(weight=torch.zeros(14, 16).int()), "not floating point"),
+    "pieces of numbers": (lambda content: content.update(vocab=[1, [[]], ({}, [])]), "the pieces of src are missing"),
     "no table": (lambda content: content.update(model={}), "is missing"),
 }
 
@@ -131,11 +132,17 @@ def test_a_damaged_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
     assert expected in refusal(tmp_path, tmp_path / "run")
 
 
+MERGED = "a0: &a0 {k: v}\n" + "".join(  # 9⁹⁸ keys
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 99)
+)
 YAML = {
     "a list": ("- 1\n", "not a mapping"),
     "an object": ("model: !!python/object/apply:os.system [touch evil]\n", "encoder.num_layers"),
     "deep": ("a: " + "[" * 5000 + "\n", "cannot be imported"),
     "broken": ("a: [1\nb: {", "cannot be imported"),
+    "no truth": ("a: !!bool maybe\n", "cannot be imported"),
+    "endless number": (f"a: {'1:' * 20_000}1.5\n", "too large"),
+    "merged": (MERGED, "merge key"),
     "no model": ("data: 3\n", "num_layers"),
 }
 
@@ -164,3 +171,14 @@ def test_other_folders_are_refused_with_their_reason(tmp_path: Path) -> None:
     write_fairseq(fairseq, pre=True, zipped=True)
     (fairseq / "dict.en.txt").write_text("piece without count\n")
     assert "line 1 is not a piece" in refusal(fairseq, tmp_path / "run")
+
+
+def test_options_are_not_written_as_text(tmp_path: Path) -> None:
+    write_fairseq(tmp_path, pre=True, zipped=True)
+    path = tmp_path / "checkpoint_best.pt"
+    content, name = load_saved(path, weights_only=False), ()
+    for _ in range(99):  # its text has 2⁹⁹ letters
+        name = (name, name)
+    content["cfg"]["model"].arch = name
+    save(content, path)
+    assert "its architecture is not stated" in refusal(tmp_path, tmp_path / "run")

@@ -129,6 +129,15 @@ def test_headers_that_do_not_agree_are_refused(tmp_path: Path) -> None:
     path.write_bytes(changed)
     assert "longer than the file" in refusal(path)
     assert "damaged" in message(central + 42, "<L", len(whole) - 40)
+    wide = bytearray(whole)
+    name_size = struct.unpack_from("<H", whole, central + 28)[0]
+    first = struct.unpack_from("<L", whole, end + 16)[0]
+    extra = struct.pack("<2HQ", 1, 8, (1 << 63) - 1)
+    struct.pack_into("<H", wide, central + 30, len(extra))
+    struct.pack_into("<L", wide, central + 42, 0xFFFFFFFF)
+    struct.pack_into("<L", wide, end + 12, end - first + len(extra))
+    path.write_bytes(wide[: central + 46 + name_size] + extra + wide[central + 46 + name_size :])
+    assert "starts after the end" in refusal(path)
     assert "has two names" in message(central + 46, "<B", 0x41)
     assert "more members" in message(end + 12, "<L", 1 << 31)
     assert "truncated" in message(end + 10, "<H", 60_000)
@@ -184,6 +193,14 @@ def test_views_outside_their_storage_are_refused(name: str, tmp_path: Path) -> N
     options, expected = VIEWS[name]
     repacked(path, lambda members: members.update({"file/data.pkl": reduced(**options)}))
     assert expected in refusal(path)
+
+
+def test_tensors_that_share_their_numbers_are_limited(tmp_path: Path) -> None:
+    path, x = tmp_path / "file.pt", torch.ones(64, 64)
+    save({"model": {str(number): x for number in range(4)}}, path)  # tied matrices
+    assert len(read(path)) == 4
+    save({"model": {str(number): x for number in range(400)}}, path)
+    assert "times larger than the file" in refusal(path)
 
 
 PICKLES = {
