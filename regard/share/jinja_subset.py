@@ -113,6 +113,18 @@ class _Rendering:
         if self._work > WORK:
             raise Unsupported(f"it takes more than {WORK:,} steps")
 
+    def _spend_on_all(self, value: Any) -> None:
+        """Count all parts of a value, each as often as it occurs in it: Python compares them all."""
+        waiting = [(value, 0)]
+        while waiting:
+            part, depth = waiting.pop()
+            if depth > DEPTH:
+                raise Unsupported("it compares values that are nested too deeply")
+            if isinstance(part, str | list | dict):
+                self._spend(len(part))
+            if isinstance(part, list | dict):
+                waiting += [(item, depth + 1) for item in (part.values() if isinstance(part, dict) else part)]
+
     def _body(self, body: list[nodes.Node]) -> Iterator[str]:
         for node in body:
             self._spend(1)
@@ -256,7 +268,8 @@ class _Rendering:
         left = self._value(node.expr)
         for operand in node.ops:
             right = self._value(operand.expr)
-            self._spend(sum(len(side) for side in (left, right) if isinstance(side, str | list)))
+            self._spend_on_all(left)
+            self._spend_on_all(right)
             if operand.op in ("in", "notin"):
                 holds = self._contains(right, left) == (operand.op == "in")
             else:

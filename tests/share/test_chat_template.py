@@ -117,6 +117,7 @@ def test_the_interpreter_computes_as_jinja() -> None:
         assert render(parse(source), values) == jinja.from_string(source).render(**values), source
 
 
+DOUBLED = "{% set a = [1] %}{% set b = [1] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 40
 HOSTILE = {
     "attribute": "{{ messages.__class__ }}", "attribute of a text": "{{ ''.__class__ }}",
     "attribute of a message": "{{ messages[0].__class__ }}", "item": "{{ messages[0]['__class__'] }}",
@@ -134,6 +135,8 @@ HOSTILE = {
     + "{% endfor %}" * 3,
     "growing": "{% set n = namespace(x=[1]) %}" + "{% for a in messages %}" * 9 + "{% set n.x = [n.x, n.x] %}"
     + "{% endfor %}" * 9,
+    "equal": DOUBLED + "{{ 1 if a == b else 2 }}", "element": DOUBLED + "{{ 1 if a in [b] else 2 }}",
+    "cycle": "".join(f"{{% set {n} = namespace() %}}{{% set {n}.x = {n} %}}" for n in "ab") + "{{ a == b or 'x' }}",
 }  # fmt: skip
 
 
