@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,41 @@ def test_arrays_resume_a_run(tmp_path: Path) -> None:
     series, labels = np.random.default_rng(0).normal(size=(40, 6)), [0, 1] * 20
     runs = [regard.train(series, labels, name="run", runs=tmp_path, train=SHORT) for _ in range(2)]
     assert runs[0] == runs[1]
+
+
+RECURSIVE: list[Any] = []
+RECURSIVE.append(RECURSIVE)
+IMAGES = np.zeros((2, 4, 4), dtype=np.uint8)
+UNWRITABLE: dict[str, list[Any]] = {
+    "recursive": [{"text": [RECURSIVE, "a"], "label": ["x", "y"]}],
+    "recursive pair": [[("a", RECURSIVE)] * 3],
+    "half a surrogate pair": [["a\ud800b", "c"]],
+    "a name with half a surrogate pair": [{"a\ud800": [1, 2], "b": [1, 2]}],
+    "a number of many digits": [{"a": [10**5000, 1], "b": ["x", "y"]}],
+    "no dimension": [np.array(3.0)],
+    "a column without a dimension": [{"a": np.array(3), "b": np.zeros(3)}],
+    "objects in an array": [{"a": np.array([RECURSIVE, 1, 2], dtype=object), "b": np.zeros((3, 2))}],
+    "fields of objects": [{"a": np.array([({},), ({},)], dtype=[("x", object)]), "b": np.zeros((2, 2))}],
+    "two numbers": [3, 4],
+    "generators": [iter(TEXTS), iter(LABELS)],
+    "labels of several lengths": [IMAGES, [[1], [1, 2]]],
+    "no label": [IMAGES, ["a", None]],
+    "endless numbers": [count()],
+    "names that are equal as text": [{1: ["a", "b"], "1": ["c", "d"]}],
+    "names of arrays that are equal as text": [{1: np.zeros((3, 2)), "1": np.zeros(3)}],
+}
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_values_that_a_file_cannot_hold_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        write_data(UNWRITABLE[name], tmp_path, "train")
+
+
+def test_an_array_may_have_any_name(tmp_path: Path) -> None:
+    arrays = {"file": np.zeros((3, 2)), "allow_pickle": np.arange(3), "kwds": np.array(["a", "b", "c"], dtype=object)}
+    (file,) = write_data([arrays], tmp_path, "train")
+    with np.load(file) as saved:
+        assert {name: saved[name].tolist() for name in saved} == {
+            name: array.tolist() for name, array in arrays.items()
+        }

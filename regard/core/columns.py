@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.core.untrusted_files import shortened
 from regard.core.wording import pluralize
 from regard.errors import DataError
 
@@ -32,8 +33,10 @@ def is_table(value: Any) -> bool:
 def columns_of(table: Any) -> Columns:
     """Return the columns of a table by name. Raises DataError for another object, or columns of different lengths."""
     if isinstance(table, Mapping):
+        require_distinct(table)
         read: Mapping[Any, Any] = table
     elif is_table(table):
+        require_distinct(getattr(table, "column_names", None) or table.columns)
         read = READERS[_library(table)](table)
     else:
         raise DataError(f"{type(table).__name__} is not a table", help=f"pass {NAMES}")
@@ -43,6 +46,15 @@ def columns_of(table: Any) -> Columns:
         why = ", ".join(f"{name} has {pluralize(length, 'row')}" for name, length in lengths.items())
         raise DataError("the columns of the table differ in length", why=why)
     return columns
+
+
+def require_distinct(names: Iterable[Any]) -> None:
+    """Raise DataError if two columns have one name as text, since one of them would be lost."""
+    seen = set[str]()
+    for name in map(str, names):
+        if name in seen:
+            raise DataError(f"two columns of the table are called {shortened(repr(name))}")
+        seen.add(name)
 
 
 def with_columns(table: Any, columns: Columns) -> Any:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
+from numpy.lib.format import write_array
 
-from regard.core.columns import Columns, columns_of, is_table, write_rows
+from regard.core.columns import Columns, columns_of, is_table, require_distinct, write_rows
 from regard.core.wording import pluralize
 from regard.errors import DataError
 
@@ -37,8 +39,15 @@ def write_data(values: Sequence[Any], folder: Path, part: str, task: str | None 
         task: the task if it is known; it decides whether pairs of texts have labels or translations.
 
     Raises:
-        DataError: for objects of another form.
+        DataError: for objects of another form, and for values that a file cannot hold.
     """
+    try:
+        return _written(values, folder, part, task)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:  # of objects of the program
+        raise DataError("the data cannot be written as files", where=part, why=str(error)[:200], help=FORMS) from error
+
+
+def _written(values: Sequence[Any], folder: Path, part: str, task: str | None) -> list[Path]:
     if len(values) == 1 and is_table(values[0]):
         return [_write_table(values[0], folder / part)]
     if len(values) == 2 and all(map(is_table, values)):
@@ -50,7 +59,7 @@ def write_data(values: Sequence[Any], folder: Path, part: str, task: str | None 
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and 1 <= value.ndim <= 3:
         series = value.reshape(1, len(value), -1) if value.ndim < 3 else value
         return [_write_arrays({"x": series}, folder / part)]
-    items = [] if value is None or not isinstance(value, Iterable) else list(value)
+    items = _items(value)
     if items and all(isinstance(item, str) for item in items):
         return [_write_texts(items, folder / part)]
     if items and all(isinstance(item, Mapping) for item in items):
@@ -62,9 +71,20 @@ def write_data(values: Sequence[Any], folder: Path, part: str, task: str | None 
     raise DataError(f"cannot train on {types or 'no data'}", where=part, help=FORMS)
 
 
+def _items(value: Any) -> list[Any]:
+    """Return the texts, rows or pairs of an object; none if it has anything else, which may have no end."""
+    items: list[Any] = []
+    for item in value if isinstance(value, Iterable) else ():
+        if not isinstance(item, str | Mapping | list | tuple):
+            return []
+        items.append(item)
+    return items
+
+
 def _write_table(table: Any, file: Path) -> Path:
     """Write a table: arrays of several dimensions or lengths as .npz, numbers and dates as CSV, others as JSON."""
     if isinstance(table, Mapping) and any(isinstance(array, np.ndarray) for array in table.values()):
+        require_distinct(table)
         arrays = {str(name): np.asarray(array) for name, array in table.items()}
         if len({len(array) for array in arrays.values()}) > 1 or any(array.ndim > 1 for array in arrays.values()):
             return _write_arrays(arrays, file)
@@ -91,7 +111,10 @@ def _write_csv(columns: Columns, file: Path) -> Path:
 
 
 def _write_arrays(arrays: Mapping[str, Any], file: Path) -> Path:
-    np.savez(file.with_suffix(".npz"), **{name: _plain_text(array) for name, array in arrays.items()})
+    with ZipFile(file.with_suffix(".npz"), "w") as members:  # ``np.savez`` has arguments, which names may equal
+        for name, array in arrays.items():
+            with members.open(f"{name}.npy", "w", force_zip64=True) as member:
+                write_array(member, np.asanyarray(_plain_text(array)), allow_pickle=False)
     return file.with_suffix(".npz")
 
 
@@ -117,7 +140,7 @@ def _write_two(pair: Sequence[Any], file: Path, task: str | None) -> Path:
         what = f"{pluralize(len(inputs), 'input')} and {pluralize(len(outputs), 'output')}"
         raise DataError(f"{what} do not belong together", where=file.name)
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf" and task not in OF_GRAPHS:
-        return _write_arrays(_labeled_arrays(inputs, np.asarray(outputs)), file)
+        return _write_arrays(_labeled_arrays(inputs, np.asarray(_all_known(outputs, file.name))), file)
     columns = columns_of({"input": inputs, "output": outputs})
     first, second = columns["input"], columns["output"]
     if task in OF_GRAPHS:
@@ -129,6 +152,14 @@ def _write_two(pair: Sequence[Any], file: Path, task: str | None) -> Path:
         names = ("source", "target") if _are_translations(second, task) else ("text", "label")
     write_rows(file.with_suffix(".jsonl"), dict(zip(names, (first, second), strict=True)))
     return file.with_suffix(".jsonl")
+
+
+def _all_known(outputs: Sequence[Any], where: str) -> Sequence[Any]:
+    """Return the outputs of arrays. DataError if one is missing, which an array of texts would hold as a text."""
+    cells = columns_of({"output": outputs})["output"]
+    if None in cells:
+        raise DataError(f"input {cells.index(None) + 1} has no output", where=where, help="remove the input")
+    return outputs
 
 
 def _labeled_arrays(inputs: Any, labels: Any) -> dict[str, Any]:
