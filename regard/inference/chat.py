@@ -41,12 +41,13 @@ class ChatEncoder:
     """
 
     def __init__(self, config: ChatConfig, tokenizer: Tokenizer, encode: Callable[[str], list[int]]) -> None:
-        self._config, self._encode = config, encode
+        self._config, self._encode, self._tokenizer = config, encode, tokenizer
         self._split = cache(tokenizer.split_specials)  # a conversation repeats few texts of the template
         self._end = _reply_end(self._split(config.reply_end))
         templates = [template for template in (config.system, config.user, config.assistant) if template is not None]
         texts = [part for template in templates for part in template.split(PLACE)]
-        self._markers = [text.strip() for text in texts if text.strip() and self._split(text) == [text]]
+        markers = [text.strip() for text in texts if text.strip() and self._split(text) == [text]]
+        self._markers = [(marker, self._as_read(marker)) for marker in dict.fromkeys(markers)]
 
     def conversation(self, messages: Sequence[Message]) -> Conversation:
         """Return the tokens of a conversation.
@@ -56,13 +57,18 @@ class ChatEncoder:
                 or the vocabulary cannot encode a text.
         """
         for number, message in enumerate(messages):
-            if marker := next((marker for marker in self._markers if marker in message.text), None):
+            text, known = message.text, self._as_read(message.text) if self._markers else ""
+            if marker := next((one for one, read in self._markers if one in text or (read and read in known)), None):
                 why = f"{marker[:50]!r} separates messages in the chat template, and the tokenizer reads it as text"
                 raise ConfigError(f"messages.{number} contains a marker", why=why)
         tokens = [BEGIN] if self._config.begin_symbol else []
         for part in self._parts(list(self._config.segments(messages))):
             tokens += [part] if isinstance(part, int) else self._encode(part)
         return Conversation(tokens, self._end)
+
+    def _as_read(self, text: str) -> str:
+        """Return a text as its tokens hold it: the tokenizer may lower-case or normalize it."""
+        return self._tokenizer.decode(self._tokenizer.encode_plain(text)).strip()
 
     def _parts(self, segments: Sequence[ChatPart]) -> list[str | int]:
         """Return the special pieces and the texts between them; neighboring texts are joined."""
