@@ -43,8 +43,9 @@ def test_pairs_of_texts_have_labels_or_translations(tmp_path: Path) -> None:
 def test_a_task_decides_what_pairs_are(tmp_path: Path) -> None:
     (file,) = write_data([SOURCES, TARGETS], tmp_path, "train", "classification")
     assert file.read_text().startswith('{"text": ')
-    (file,) = write_data([[(1, 2), (2, 3)]], tmp_path, "train", "links")
-    assert file.read_text().splitlines() == ["source,target", "1,2", "2,3"]
+    for task in ("links", "nodes"):
+        with pytest.raises(DataError, match="pairs are not a graph"):
+            write_data([[(1, 2), (2, 3)]], tmp_path, "train", task)
 
 
 def test_lists_of_tokens_have_tags(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ FORMS = (
     "pass names of files, a table, a list of texts or of pairs, two lists, or arrays; "
     "docs/reference/python-training.md lists the forms"
 )
-OF_GRAPHS = ("nodes", "links")  # tasks whose pairs are edges
+OF_GRAPHS = ("nodes", "links")  # tasks on one graph
 Scalar = str | int | float | bool | None
 
 
@@ -134,17 +134,18 @@ def _write_texts(texts: Sequence[str], file: Path) -> Path:
 
 
 def _write_two(pair: Sequence[Any], file: Path, task: str | None) -> Path:
-    """Write inputs and their outputs: images or series with labels, texts with labels or translations, edges."""
+    """Write inputs and their outputs: images or series with labels, texts with labels or translations."""
+    if task in OF_GRAPHS:
+        why = "a graph has a table of nodes, with their features, and a table of edges"
+        raise DataError("pairs are not a graph", where=file.name, why=why, help="pass two tables, or a dict of arrays")
     inputs, outputs = pair
     if len(inputs) != len(outputs):
         what = f"{pluralize(len(inputs), 'input')} and {pluralize(len(outputs), 'output')}"
         raise DataError(f"{what} do not belong together", where=file.name)
-    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf" and task not in OF_GRAPHS:
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf":
         return _write_arrays(_labeled_arrays(inputs, np.asarray(_all_known(outputs, file.name))), file)
     columns = columns_of({"input": inputs, "output": outputs})
     first, second = columns["input"], columns["output"]
-    if task in OF_GRAPHS:
-        return _write_csv({"source": first, "target": second}, file.with_suffix(".csv"))
     lists = all(isinstance(cell, list | tuple) for cell in second)
     if lists and all(isinstance(cell, list | tuple) for cell in first):
         names = ("tokens", "tags")
