@@ -124,6 +124,12 @@ def test_a_body_of_undeclared_length_has_its_limit_too(serve: Serve, path: str) 
     assert answer.json().keys() <= {"error", "message"}
 
 
+def test_a_number_of_thousands_of_digits_is_named(serve: Serve) -> None:
+    body = b'{"text": "a", "beam": ' + b"9" * 5000 + b"}"
+    answer = httpx.post(f"{serve().url}/v1/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400 and "too many digits" in answer.json()["error"]
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"text": "\xff"}', b"null", b'{"text": "a"', b"\x00"])
 @pytest.mark.parametrize("path", ["/v1/translate", "/translate", "/v2/translate", "/detect"])
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "text/plain"])

@@ -69,7 +69,8 @@ def parse_request_json(raw: str | bytes) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ApiError(400, "Invalid request: the body is not JSON") from error
     except ValueError as error:
-        raise ApiError(400, f"Invalid request: the body is not Unicode: {error}") from error
+        problem = "has a number of too many digits" if "digits" in str(error) else f"is not Unicode: {error}"
+        raise ApiError(400, f"Invalid request: the body {problem}") from error
 
 
 def parse_body(model: type[Body], raw: bytes, media_type: str) -> Body:
