@@ -51,8 +51,11 @@ def regard(site: Path, *arguments: str, plugins: str = "", input: str = "") -> s
     return subprocess.run(command, cwd=site.parent, env=environment, input=input, capture_output=True, text=True)
 
 
-def train(site: Path, kind: str, name: str, plugins: str = "") -> subprocess.CompletedProcess[str]:
+def train(
+    site: Path, kind: str, name: str, plugins: str = "", run: str | None = None
+) -> subprocess.CompletedProcess[str]:
     settings = (
+        *([f"model.encoder.from={run}"] if run else []),
         "train.steps=2",
         "train.minutes=",
         f"model.cross_attention.kind={kind}",
@@ -101,6 +104,11 @@ def test_a_plugin_replaces_no_part_of_regard(site: Path) -> None:
     trained = train(site, "dot", "plain")
     assert trained.returncode == 0, trained.stderr
     assert "the plugin is imported" not in trained.stdout
+
+
+def test_a_run_with_the_name_of_a_plugin_enables_nothing(site: Path) -> None:
+    refused = train(site, "dot", "other", run="half-dot")
+    assert refused.returncode != 0 and "half-dot" in refused.stderr and "the plugin is imported" not in refused.stdout
 
 
 def test_a_plugin_that_fails_is_named(site: Path) -> None:

@@ -222,3 +222,9 @@ def test_an_array_may_have_any_name(tmp_path: Path) -> None:
         assert {name: saved[name].tolist() for name in saved} == {
             name: array.tolist() for name, array in arrays.items()
         }
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, [object()]])
+def test_a_setting_without_a_form_in_a_config_is_named(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"train\.steps cannot be written"):
+        list(overrides_of({"train": {"steps": value}}))

@@ -203,9 +203,19 @@ def overrides_of(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]
         if isinstance(value, Mapping):
             yield from overrides_of(value, f"{prefix}{name}.")
         else:
-            plain = value.tolist() if hasattr(value, "tolist") else value  # numbers and arrays of NumPy
-            written = str(plain) if isinstance(plain, Path) else json.dumps(plain, ensure_ascii=False)
-            yield f"{prefix}{name}=" + ("" if value is None else written)
+            yield f"{prefix}{name}=" + ("" if value is None else _written(value, f"{prefix}{name}"))
+
+
+def _written(value: Any, key: str) -> str:
+    """Return a value in TOML. Raises ConfigError if it has no form there."""
+    plain = value.tolist() if hasattr(value, "tolist") else value  # numbers and arrays of NumPy
+    if isinstance(plain, Path):
+        return str(plain)
+    try:
+        return json.dumps(plain, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        why = f"it is of the type {type(value).__name__}"
+        raise ConfigError(f"{key} cannot be written into a config", where=key, why=why) from error
 
 
 def _is_recipe(name: str) -> bool:

@@ -163,8 +163,9 @@ def require_plugins(needed: Any, where: str) -> None:
 def _kinds(value: Any) -> Iterator[str]:
     """Yield the texts that may be kinds: ``kind`` of a table, and a value that replaces such a table."""
     if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _kinds(inner)
+        for name, inner in value.items():
+            if name != "from":  # the folder of a run
+                yield from _kinds(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _kinds(inner)

@@ -22,7 +22,7 @@ from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config, recipe_names, source_config
 from regard.runs.origin import parse_start
 from regard.runs.plugins import enable_listed
-from regard.runs.run_config import Confidence, Proposal, RunConfig
+from regard.runs.run_config import Confidence, Proposal, RunConfig, TaskSection
 from regard.tasks.automatic_training import fine_tuning_settings
 from regard.tasks.detect_files import require_known_form
 from regard.training.setup import require_trainable
@@ -93,7 +93,8 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     data, model = proposal.config["data"], proposal.config.get("model", {})
     tables = {name: table for name, table in proposal.config.items() if name != "model"}
     if start.part == "encoder":
-        net = locate(proposal.config["task"]["kind"]).config().nets()["model"]
+        kind = proposal.config.get("task", {}).get("kind", TaskSection().kind)
+        net = locate(kind).config().nets()["model"]
         of_sides = {*net.sides, *net.shared_keys(), "preset"}
         head = {key: value for key, value in model.items() if key not in of_sides}
         tables["data"] = {key: value for key, value in data.items() if key != "tokenizer"}
@@ -103,7 +104,7 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
             head.pop("affixes", None)
             tables["data"].pop("hidden_tokens", None)
         user = merge([], map(parse_override, overrides))
-        settings, reason = fine_tuning_settings(tables["train"], _user_settings(overrides), width=source.width)
+        settings, reason = fine_tuning_settings(tables.get("train", {}), _user_settings(overrides), width=source.width)
         if _encoder_table(user).get("frozen") != "all":
             tables, reasons = tables | {"train": settings}, [*reasons, reason]
         return Proposal(tables | {"model": head}, [f"encoder and vocabulary from {start.origin.run}", *reasons])
