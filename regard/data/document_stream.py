@@ -134,7 +134,10 @@ def _write(
             if progress is not None:
                 progress(tokens.positions)
     if not tokens.rows:
-        raise DataError("the text has no documents to train on", where=text.name, why="all documents are blank")
+        why = "all documents are blank"
+        if text.share != (0.0, 1.0):
+            why += ", or its share of the distinct documents is empty (equal documents are in one share)"
+        raise DataError("the text has no documents to train on", where=text.name, why=why)
     return StreamHead(
         name=text.name, fingerprint="", content=digest.hexdigest(), bytes=size, characters=characters,
         arrays={"tokens": tokens.head, "prompts": prompts.head, "digests": digests.head},

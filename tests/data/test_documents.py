@@ -111,6 +111,14 @@ def test_documents_on_disk_are_begin_tokens_end_and_bytes_are_raw(tmp_path: Path
     assert stream.digests() == {TextDocument("", "ab").digest, TextDocument("é?", "🙂").digest}
 
 
+def test_an_empty_share_of_equal_documents_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "text.jsonl").write_text((json.dumps({"text": "ab"}) + "\n") * 9)
+    text = TextConfig(source=tmp_path / "text.jsonl", share=(0.0, 0.4))
+    with pytest.raises(DataError, match="no documents") as caught:
+        open_or_prepare_documents(text, Cut("auto"), BYTES, tmp_path / "prepared")
+    assert "equal documents are in one share" in str(caught.value.why)
+
+
 def test_unknown_tokens_of_prompts_are_not_counted(tmp_path: Path) -> None:
     letters = train_tokenizer(["ab"], TokenizerConfig(kind="character"))
     rows = [{"prompt": "xax", "completion": "xb"}, {"text": "aaxx"}, {"prompt": "x", "completion": "a"}]
