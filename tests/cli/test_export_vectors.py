@@ -10,14 +10,16 @@ import pytest
 
 from regard.errors import ConfigError
 
+OF_TEXTS = ("ctranslate2", "marian", "transformers")
+REFUSED = [("recognition", "onnx"), *((kind, name) for kind in ("forecasting", "recognition") for name in OF_TEXTS)]
 
-@pytest.mark.parametrize("kind", ["forecasting", "recognition"])
-@pytest.mark.parametrize("format", ["ctranslate2", "marian", "onnx", "transformers"])
+
+@pytest.mark.parametrize(("kind", "format"), REFUSED)
 def test_formats_of_text_models_are_refused(
     kind: str, format: str, runs: dict[str, Path], regard: Callable[..., Any], tmp_path: Path
 ) -> None:  # fmt: skip
     refused = regard("export", runs[kind], tmp_path / "out", "--to", format).exception
-    assert isinstance(refused, ConfigError) and kind in str(refused) and "--to hub" in str(refused)
+    assert isinstance(refused, ConfigError) and kind in str(refused) and str(refused.help).endswith("hub")
     assert not (tmp_path / "out").exists()
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -108,6 +109,9 @@ def test_a_text_line_ends_with_the_id_of_its_request(serve: Serve, caplog: pytes
     try:
         with caplog.at_level("INFO", "regard.server"):
             httpx.get(f"{server.url}/healthz", headers={"X-Request-ID": "mine"})
+            until = time.monotonic() + 30
+            while not any("healthz" in line for line in found) and time.monotonic() < until:
+                time.sleep(0.001)  # the client may have its answer before the line is written
             logger.info("outside")
     finally:
         logger.removeHandler(handler)
