@@ -228,3 +228,16 @@ def test_an_array_may_have_any_name(tmp_path: Path) -> None:
 def test_a_setting_without_a_form_in_a_config_is_named(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"train\.steps cannot be written"):
         list(overrides_of({"train": {"steps": value}}))
+
+
+def test_a_wrong_row_of_data_in_memory_is_named_by_its_number(tmp_path: Path) -> None:
+    table = {"text": [*TEXTS[:4], None], "label": LABELS[:5]}
+    run = tmp_path / "run"
+    for call in (
+        lambda: regard.train(table, folder=tmp_path / "refused", train=SHORT),
+        lambda: regard.cross_validate(table, folder=tmp_path / "folds", train=SHORT),
+        lambda: regard.evaluate(regard.train(TEXTS, LABELS, task="classification", folder=run, train=SHORT), table),
+    ):
+        with pytest.raises(DataError) as caught:
+            call()
+        assert str(caught.value.where).startswith("row 5 of the ") and str(tmp_path) not in str(caught.value)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.core.untrusted_files import shortened
 from regard.core.wording import pluralize
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
 
 Columns = dict[str, list[Any]]
 
@@ -55,6 +57,23 @@ def require_distinct(names: Iterable[Any]) -> None:
         if name in seen:
             raise DataError(f"two columns of the table are called {shortened(repr(name))}")
         seen.add(name)
+
+
+@contextmanager
+def naming_rows(folder: Path, of: str) -> Iterator[None]:
+    """Name a row in place of a line of a file in ``folder``, which the user did not write, in the location of an error.
+
+    Args:
+        folder: the folder of the files.
+        of: the data that the rows belong to: ``row 3 of the table``.
+    """
+    try:
+        yield
+    except RegardError as error:
+        if error.where is not None and error.where.startswith(f"{folder}{os.sep}"):
+            number = error.where.rpartition(":")[2]
+            error.where = f"row {number} of the {of}" if number.isdecimal() else f"the {of}"
+        raise
 
 
 def with_columns(table: Any, columns: Columns) -> Any:

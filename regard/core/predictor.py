@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.columns import columns_of, is_table, with_columns, write_rows
+from regard.core.columns import columns_of, is_table, naming_rows, with_columns, write_rows
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.errors import ConfigError, DataError, RegardError
 
@@ -193,7 +193,7 @@ class Predictor(ABC, Generic[Output]):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "table.jsonl"
             write_rows(file, columns_of(table))
-            with _rows_for_lines(f"{file}:"):
+            with naming_rows(file.parent, "table"):
                 return [read(line) for _, line in run.task.row_inputs(run.config, file, columns)]
 
     def _output_columns(self, outputs: Sequence[Any]) -> dict[str, list[Any]]:
@@ -242,17 +242,6 @@ def settings_of_call(predictor: Any) -> Mapping[str, inspect.Parameter]:
 
 def _load_again(load: Callable[..., Any], path: str, options: Mapping[str, Any]) -> Any:
     return load(path, **options)
-
-
-@contextmanager
-def _rows_for_lines(prefix: str) -> Iterator[None]:
-    """Replace the name of a temporary file in the location of an error by that of a row."""
-    try:
-        yield
-    except RegardError as error:
-        if error.where is not None and error.where.startswith(prefix):
-            error.where = f"row {error.where.removeprefix(prefix)} of the table"
-        raise
 
 
 def _is_flat(value: Any) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core import atomic_files
-from regard.core.columns import is_table
+from regard.core.columns import is_table, naming_rows
 from regard.errors import ConfigError, StorageError
 from regard.runs.config import recipe_names
 from regard.runs.run_config import RunConfig
@@ -110,8 +110,9 @@ def cross_validate(
     files = _named_files(what, None, place, task)["train"]
     changes, target = _changes(task, overrides, settings), None if for_ is None else ExportTarget(for_)
     log = Reporters(reporters).log
-    config = find_config(files, [], changes, log=log, target=target)
-    return measure_folds(config, place, folds, train_run=partial(train_config, reporter=reporters), log=log)
+    with naming_rows(place / INPUTS, "data"):
+        config = find_config(files, [], changes, log=log, target=target)
+        return measure_folds(config, place, folds, train_run=partial(train_config, reporter=reporters), log=log)
 
 
 def _reporters(reporter: Reporter | Sequence[Reporter] | None) -> Sequence[Reporter]:
@@ -141,7 +142,7 @@ def _train_new(
     reporters: Sequence[Reporter],
 ) -> Path:
     """Train on files, or on data of the program, with the config that fits them."""
-    with _removed_if_unprepared(folder):
+    with naming_rows(folder / INPUTS, "data"), _removed_if_unprepared(folder):
         files = _named_files(what, valid, folder, task)
         held_out, log = [Path(name) for name in files["valid"]], Reporters(reporters).log
         config = find_config(files["train"], held_out, overrides, log=log, target=target)

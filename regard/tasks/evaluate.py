@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from regard.core.columns import naming_rows
 from regard.errors import ConfigError
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import Evaluation, evaluate_run
@@ -55,7 +56,7 @@ def evaluate(
         raise ConfigError("no file to evaluate on", help=f"regard evaluate {run} FILE")
     if threads is not None:
         torch.set_num_threads(threads)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, naming_rows(Path(temporary), "test data"):
         if all(map(is_name, files)):
             paths = [Path(file) for file in files]
         else:
