@@ -450,6 +450,7 @@ def test_the_keys_of_the_layers_are_all_tried() -> None:
         "never_predicted",  # tests/hand/test_imported_parts.py
         "wide",  # tests/test_wide_language_model.py
         "from",  # tests/test_going_on.py
+        "lora",  # tests/test_lora.py
     }
 
 

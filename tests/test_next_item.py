@@ -68,7 +68,7 @@ def test_sessions_of_every_form(tmp_path: Path) -> None:
     ("name", "line", "told"),
     [
         ("x.jsonl", "{", "not JSON"), ("x.jsonl", "[1]", "not a JSON object"),
-        ("x.jsonl", '{"items": {}}', "no text with the key 'items'"),
+        ("x.jsonl", '{"items": {}}', "the value of 'items' is a table"),
         ("x.jsonl", '{"items": ["a b"]}', "invalid item"), ("x.jsonl", '{"items": [1.5]}', "only integers"),
         ("x.jsonl", '{"items": [true]}', "only integers"),
         ("x.tsv", "anna", "1 column"), ("x.tsv", "anna\t", "invalid item"),

@@ -284,7 +284,8 @@ def _json_cell(keys: Mapping[str, Any], key: str, where: str) -> Cell:
         raise DataError(f"the list {key!r} must have only texts or only integers", where=where, why=why)
     if name is not None:
         what = "null" if value is None else "a table"
-        raise DataError(f"the value of {key!r} must be a text or a number, not {what}", where=where)
+        why = "it must be a text, a number, or a list of texts or of integers"
+        raise DataError(f"the value of {key!r} is {what}", where=where, why=why)
     near = missing_column(key, [*islice(keys, 20)], where).help
     raise DataError(f"the line has no text with the key {key!r}", where=where, why=describe_keys(keys), help=near)
 

@@ -61,8 +61,8 @@ def test_a_tuned_language_model_has_the_logits_of_its_export(kind: str, tmp_path
 
 def test_a_tuned_classifier_has_the_logits_of_its_export(tmp_path: Path) -> None:
     """An imported BERT, whose classifier onnxruntime computes: transformers has no export of post-norm encoders."""
-    pytest.importorskip("onnxscript", reason="needs onnxscript: pip install regard[onnx]")
-    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install regard[onnx]")
+    pytest.importorskip("onnxscript", reason="needs the extra onnx")
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     encoder_folder_of("bert", tmp_path / "theirs")
     run = tuned(tmp_path, "classification")
     regard.export(run, tmp_path / "out", to="onnx", source=tmp_path / "lines.txt")
