@@ -241,3 +241,4 @@ def test_a_wrong_row_of_data_in_memory_is_named_by_its_number(tmp_path: Path) ->
         with pytest.raises(DataError) as caught:
             call()
         assert str(caught.value.where).startswith("row 5 of the ") and str(tmp_path) not in str(caught.value)
+    assert not (tmp_path / "refused").exists() and not (tmp_path / "folds").exists()

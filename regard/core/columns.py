@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,11 +53,9 @@ def columns_of(table: Any) -> Columns:
 
 def require_distinct(names: Iterable[Any]) -> None:
     """Raise DataError if two columns have one name as text, since one of them would be lost."""
-    seen = set[str]()
-    for name in map(str, names):
-        if name in seen:
-            raise DataError(f"two columns of the table are called {shortened(repr(name))}")
-        seen.add(name)
+    counts = Counter(map(str, names))
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise DataError(f"two columns of the table are called {shortened(repr(repeated[0]))}")
 
 
 @contextmanager

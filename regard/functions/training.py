@@ -107,11 +107,12 @@ def cross_validate(
         raise ConfigError("cross-validation cannot be one of several ranks", where="RANK", help="use a single process")
     reporters = _reporters(reporter)
     place = Path(folder or _folder(name, Path(runs), f"{_stem(what)}-folds"))
-    files = _named_files(what, None, place, task)["train"]
     changes, target = _changes(task, overrides, settings), None if for_ is None else ExportTarget(for_)
     log = Reporters(reporters).log
     with naming_rows(place / INPUTS, "data"):
-        config = find_config(files, [], changes, log=log, target=target)
+        with _removed_if_unprepared(place):
+            files = _named_files(what, None, place, task)["train"]
+            config = find_config(files, [], changes, log=log, target=target)
         return measure_folds(config, place, folds, train_run=partial(train_config, reporter=reporters), log=log)
 
 

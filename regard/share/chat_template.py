@@ -65,7 +65,6 @@ def derive(source: str, symbols: Mapping[str, str], tokenizer: Tokenizer) -> Cha
     """
     form = _Form(source, symbols)
     values = _derived(form)
-    reason = "its text is not that of the messages between fixed texts"
     for strip in (False, True):
         try:
             config = ChatConfig.model_validate(values | {"strip": strip})
@@ -73,7 +72,7 @@ def derive(source: str, symbols: Mapping[str, str], tokenizer: Tokenizer) -> Cha
             raise Unsupported(describe_validation_error(error)) from error
         if all(form.text(messages) == _text(config, messages) for messages in _conversations(config)):
             return _with_begin_symbol(config, symbols.get("bos_token"), tokenizer)
-    raise Unsupported(reason)
+    raise Unsupported("its text is not that of the messages between fixed texts")
 
 
 class _Form:

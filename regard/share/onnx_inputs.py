@@ -145,6 +145,11 @@ def sizes(number: int, *names: str | int) -> list[int]:
     return [SIZES[name][number] if isinstance(name, str) else name for name in names]
 
 
+def unknown_tokens(shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Return unknown tokens of this shape, and that all of them are valid."""
+    return torch.full(shape, UNKNOWN), torch.ones(shape, dtype=torch.bool)
+
+
 class TokenPart(FieldPart):
     """Tokens of one or several texts, or of the words of a sentence."""
 
@@ -158,8 +163,7 @@ class TokenPart(FieldPart):
     def example(self, number: int) -> tuple[Tensor, ...]:
         parts = [len(self.field.columns)] if getattr(self.field, "separate", False) else []
         length = ["source"] if self.field.window is None else ["windows", self.field.window]
-        shape = sizes(number, "batch", *parts, *length)
-        return torch.full(shape, UNKNOWN), torch.ones(shape, dtype=torch.bool)
+        return unknown_tokens(sizes(number, "batch", *parts, *length))
 
     def inputs(self, values: Sequence[Any], rows: Sequence[Any]) -> tuple[Tensor, ...]:
         padded, window = self.field.pad(rows), self.field.window
@@ -194,8 +198,7 @@ class MaskPart(ForwardPart):
         return logits
 
     def example(self, number: int) -> tuple[Tensor, ...]:
-        shape = sizes(number, "batch", "source")
-        return torch.full(shape, UNKNOWN), torch.ones(shape, dtype=torch.bool)
+        return unknown_tokens(sizes(number, "batch", "source"))
 
     def comparisons(self, lines: Sequence[str]) -> Iterator[ReferenceBatch]:
         tokenizer = self.codecs.tokenizer
@@ -229,8 +232,7 @@ class ItemPart(FieldPart):
         return self.scaled(head(features.gather(1, last)[:, 0]))
 
     def example(self, number: int) -> tuple[Tensor, ...]:
-        shape = sizes(number, "batch", "source")
-        return torch.full(shape, UNKNOWN), torch.ones(shape, dtype=torch.bool)
+        return unknown_tokens(sizes(number, "batch", "source"))
 
     def inputs(self, values: Sequence[Any], rows: Sequence[Any]) -> tuple[Tensor, ...]:
         padded = self.field.pad(rows)

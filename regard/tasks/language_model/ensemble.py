@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from functools import cached_property
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.state import State
-from regard.errors import ConfigError
+from regard.inference.ensemble import log_mean, require_equal_pieces
 from regard.inference.prompt_decoding import DecodedModel, PromptDecoding
 from regard.tasks.language_model.generator import Generator
 
@@ -38,8 +36,7 @@ class EnsembleModel:
     ) -> tuple[Float[Tensor, "rows length types"], tuple[State, ...]]:
         """Return the log-probabilities of the token after each position, and the new state."""
         steps = [member.step(tokens, own) for member, own in zip(self.members, state, strict=True)]
-        log_p = torch.stack([log_p.float().to(tokens.device) for log_p, _ in steps])
-        return log_p.logsumexp(0) - math.log(len(steps)), tuple(after for _, after in steps)
+        return log_mean([log_p for log_p, _ in steps]), tuple(after for _, after in steps)
 
 
 class EnsembleGenerator(Generator):
@@ -56,10 +53,7 @@ class EnsembleGenerator(Generator):
     def __init__(self, members: Sequence[Generator]) -> None:
         first = members[0]
         for number, member in enumerate(members[1:], start=2):
-            if first.labels != member.labels:
-                why = "the probabilities of different pieces cannot be averaged"
-                help = "train all models on the same data, for example with --set seed=2"
-                raise ConfigError(f"model {number} has another vocabulary", where="ensemble", why=why, help=help)
+            require_equal_pieces(first.labels, member.labels, number, "vocabulary")
         super().__init__(
             first.model, first.tokenizer, first.settings, context=min(member.context for member in members),
             engine=first.engine, carried=first.carried, ngrams=first.ngrams, chat=first.chat_config,

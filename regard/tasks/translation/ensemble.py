@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.config.settings import ChoiceConfig
 from regard.core.state import State
-from regard.data.tokenizers.tokenizer import Tokenizer
-from regard.errors import ConfigError
 from regard.inference.decoding import Decoding
+from regard.inference.ensemble import log_mean, require_equal_pieces
 from regard.inference.search_model import SearchInput, WatchBeam
 from regard.search.contract import Reduce, StatePair
 from regard.tasks.translation.translator import Translator
@@ -48,9 +45,9 @@ class EnsembleDecoding(Decoding):
         log_p, sessions = [], []
         for member, own in zip(self.members, session, strict=True):
             (rows,), after = member.step(tokens, own, lambda log_p, rows: (log_p.float(),))
-            log_p.append(rows.to(self.device))
+            log_p.append(rows)
             sessions.append(after)
-        mean = torch.stack(log_p).logsumexp(0) - math.log(len(log_p))
+        mean = log_mean(log_p)
         return read(mean, slice(0, len(mean))), tuple(sessions)
 
     def _within(self, settings: ChoiceConfig) -> ChoiceConfig:
@@ -92,9 +89,7 @@ class EnsembleTranslator(Translator):
 
 def _require_equal(first: Translator, member: Translator, number: int) -> None:
     for side in ("source", "target"):
-        one: Tokenizer = getattr(first, side)
-        other: Tokenizer = getattr(member, side)
-        if one.pieces(range(len(one))) != other.pieces(range(len(other))):
-            why = "the probabilities of different pieces cannot be averaged"
-            help = "train all models on the same data, for example with --set seed=2"
-            raise ConfigError(f"model {number} has another {side} vocabulary", where="ensemble", why=why, help=help)
+        one, other = (
+            tokenizer.pieces(range(len(tokenizer))) for tokenizer in (getattr(first, side), getattr(member, side))
+        )
+        require_equal_pieces(one, other, number, f"{side} vocabulary")
