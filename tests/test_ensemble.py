@@ -137,7 +137,7 @@ def test_the_probabilities_of_generators_are_averaged_at_each_step(generators: l
     expected = np.logaddexp(scores[0], scores[1]) - math.log(2)
     np.testing.assert_allclose(scores[2], expected, atol=1e-4)
     assert not np.allclose(scores[2], scores[0], atol=1e-4), "the second model has no effect"
-    assert both.context == 8
+    assert both.context == both.decoding.context == 8
 
 
 def test_the_command_generates_with_the_ensemble(generators: list[Path], tmp_path: Path) -> None:

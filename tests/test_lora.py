@@ -172,6 +172,14 @@ def test_new_parts_train_in_full(folder: Path, tmp_path: Path, task: str) -> Non
     assert changed >= {"output.weight", "output.bias"}
 
 
+def test_the_targets_attention_leave_out_the_feed_forward(folder: Path, tmp_path: Path) -> None:
+    lora = {"rank": 2, "targets": ["attention"]}
+    regard.train(tuned(folder, lora=lora, steps=2, save_every=1), tmp_path / "run")
+    start, end = weights(folder / "base"), weights(tmp_path / "run", "2")
+    changed = {name for name in start if not torch.equal(start[name], end[name])}
+    assert len(changed) == 2 * 4 and all(".mixer." in name for name in changed)
+
+
 def test_the_numbers_of_weights_are_reported(folder: Path, tmp_path: Path) -> None:
     messages: list[str] = []
 

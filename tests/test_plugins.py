@@ -7,9 +7,14 @@ import os
 import random
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from regard.runs import plugins
+from regard.runs.plugins import Plugin
 
 PART = '''
 print("the plugin is imported")
@@ -51,11 +56,8 @@ def regard(site: Path, *arguments: str, plugins: str = "", input: str = "") -> s
     return subprocess.run(command, cwd=site.parent, env=environment, input=input, capture_output=True, text=True)
 
 
-def train(
-    site: Path, kind: str, name: str, plugins: str = "", run: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def train(site: Path, kind: str, name: str, plugins: str = "") -> subprocess.CompletedProcess[str]:
     settings = (
-        *([f"model.encoder.from={run}"] if run else []),
         "train.steps=2",
         "train.minutes=",
         f"model.cross_attention.kind={kind}",
@@ -106,9 +108,13 @@ def test_a_plugin_replaces_no_part_of_regard(site: Path) -> None:
     assert "the plugin is imported" not in trained.stdout
 
 
-def test_a_run_with_the_name_of_a_plugin_enables_nothing(site: Path) -> None:
-    refused = train(site, "dot", "other", run="half-dot")
-    assert refused.returncode != 0 and "half-dot" in refused.stderr and "the plugin is imported" not in refused.stdout
+def test_a_run_with_the_name_of_a_plugin_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = Plugin("half-dot", "1.2", "regard.mechanisms", EntryPoint("half-dot", "half_dot:HalfDot", ""))
+    monkeypatch.setattr(plugins, "installed", lambda: (plugin,))
+    tables: dict[str, Any] = {"model": {"encoder": {"from": "half-dot", "mixer": "dot"}, "from": "half-dot"}}
+    assert plugins.needed_plugins(tables) == []
+    tables["model"]["encoder"]["mixer"] = "half-dot"
+    assert plugins.needed_plugins(tables) == [plugin]
 
 
 def test_a_plugin_that_fails_is_named(site: Path) -> None:

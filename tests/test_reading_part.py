@@ -238,3 +238,11 @@ def test_tables_that_differ_by_more_than_the_mask_are_refused() -> None:
     for shape in ((3, 2), (7, 2), (5, 3)):
         with pytest.raises(ModelError, match=r"embedding\.weight"):
             reading_weights({"encoder.embedding.weight": torch.ones(shape)}, net, where="")
+
+
+def test_a_missing_run_is_named_for_files_of_every_task(tmp_path: Path) -> None:
+    for name, text in (("a.en", "a b\n"), ("a.de", "A B\n"), ("labeled.tsv", LABELED)):
+        (tmp_path / name).write_text(text * 20)
+    for files in (["a.en", "a.de"], ["labeled.tsv"]):
+        with pytest.raises(ConfigError, match=r"the run to start from, .*nowhere, is missing"):
+            find_config([str(tmp_path / name) for name in files], [], [f"model.encoder.from={tmp_path / 'nowhere'}"])

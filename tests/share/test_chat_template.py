@@ -44,6 +44,11 @@ def rendered(config: ChatConfig, messages: list[dict[str, str]]) -> str:
     return begin + "".join(part.text for part in config.segments(require_messages(messages)))
 
 
+def test_a_developer_is_the_system() -> None:
+    messages = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    assert require_messages(messages) == [Message("system", "Be brief."), Message("user", "Who?")]
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_section_renders_as_transformers_does(name: str) -> None:
     utils = pytest.importorskip("transformers.utils.chat_template_utils", reason="needs transformers")

@@ -134,6 +134,31 @@ def test_outputs_are_those_of_the_run(name: str, tmp_path: Path) -> None:
     assert changed is not None and not changed.same, "the comparison can fail"
 
 
+FACTS = {
+    "TokenPart": {"pad", "unknown", "begin", "end", "types", "pieces_per_text"}, "MaskPart": {"types", "mask"},
+    "ItemPart": {"types", "longest", "never"}, "FramePart": {"longest", "channels", "lengths"},
+    "SoundPart": {"channels", "lengths", "sound"}, "PixelPart": {"height", "width", "channels"},
+    "SeriesPart": {"back", "ahead", "columns", "numbers"}, "GraphPart": {"width", "nodes"},
+    "NodePart": {"width", "id2label"}, "LinkPart": {"width"},
+}  # fmt: skip
+
+
+def require_described(part: Any, first: torch.Tensor) -> None:
+    """``config.json`` describes the sizes and the numbers of the first input."""
+    facts, shape = part.facts(), first.shape
+    assert facts.keys() >= FACTS[type(part).__name__]
+    if getattr(getattr(part.codecs, "fields", {}).get("input"), "window", None) is not None:
+        assert shape[2] == facts["window"] and shape[1] <= facts["windows"]
+    if "types" in facts:
+        assert int(first.max()) < facts["types"]
+    if "lengths" in facts:
+        assert shape[1] % facts["lengths"]["step"] == facts["lengths"]["first"] % facts["lengths"]["step"]
+    sizes = {name: facts[name] for name in ("height", "width", "back", "channels") if name in facts}
+    places = {"height": 1, "width": -1 if "height" not in facts else 2, "back": 1, "channels": -1}
+    assert {name: shape[places[name]] for name in sizes} == sizes
+    assert facts.get("never", [0, 1, 2, 3]) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("name", COMPUTED)
 def test_steps_of_the_graph_are_those_of_the_fields(name: str, tmp_path: Path) -> None:
     """Standardization, patches, windows and padding of the graph give the outputs of rows that the field pads."""
@@ -145,6 +170,7 @@ def test_steps_of_the_graph_are_those_of_the_fields(name: str, tmp_path: Path) -
         comparisons = list(part.comparisons(case.lines(form)))
         assert any(float(expected.abs().max()) > 1e-3 for _, expected, _ in comparisons)
         for inputs, expected, answered in comparisons:
+            require_described(part, inputs[0])
             assert [*map(torch.Tensor.dim, inputs)] == [*map(torch.Tensor.dim, part.example(0))]
             outputs = part(*inputs)
             outputs = outputs if answered is None else outputs[answered]
