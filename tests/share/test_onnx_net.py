@@ -147,8 +147,8 @@ def require_described(part: Any, first: torch.Tensor) -> None:
     """``config.json`` describes the sizes and the numbers of the first input."""
     facts, shape = part.facts(), first.shape
     assert facts.keys() >= FACTS[type(part).__name__]
-    if getattr(getattr(part.codecs, "fields", {}).get("input"), "window", None) is not None:
-        assert shape[2] == facts["window"] and shape[1] <= facts["windows"]
+    if getattr(getattr(part, "field", None), "window", None) is not None:
+        assert shape[2] == facts["window"] + 2 and shape[1] <= facts["windows"]  # and the symbols around a window
     if "types" in facts:
         assert int(first.max()) < facts["types"]
     if "lengths" in facts:
